@@ -55,6 +55,7 @@ COMMANDS = (
     Entry("doctor", "commands.doctor", "Examine the database: versions, permissions, clocks."),
     Entry("db", "commands.db", "Install, upgrade and verify the schema."),
     Entry("systemd", "commands.systemd", "Install and examine the units for systemd."),
+    Entry("monitoring", "commands.monitoring", "Print what Prometheus and Grafana need."),
     Entry("config", "commands.config", "Show the settings, their schema and variables."),
     Entry("version", "commands.version", "Print the versions of pgflowd and its dependencies."),
     Entry("completion", "commands.completion", "Print a completion script."),

@@ -6,6 +6,7 @@
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
+# Prometheus with promtool reads our metrics and alerts.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -64,6 +65,14 @@ if ! { command -v patroni && command -v etcd && test -x /usr/sbin/pgbouncer; } >
     else
         echo "the tests need Patroni, etcd and pgbouncer; run:" >&2
         echo "sudo apt-get install patroni etcd-server pgbouncer" >&2
+        exit 1
+    fi
+fi
+if ! { command -v prometheus && command -v promtool; } >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install_stopped prometheus
+    else
+        echo "the tests need Prometheus; run: sudo apt-get install prometheus" >&2
         exit 1
     fi
 fi
