@@ -306,7 +306,7 @@ def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Look at the newest runs, some at a time, until time is up."""
-    rows = conn.execute(_OTHER_VIOLATIONS, (MAX_ROWS, MAX_ROWS, MAX_ROWS)).fetchall()
+    rows = conn.execute(_OTHER_VIOLATIONS, [MAX_ROWS] * 4).fetchall()
     run_ids = [run_id for (run_id,) in conn.execute(_NEWEST_RUNS, (MAX_RUNS,)).fetchall()]
     looked_at, is_late = 0, False
     while looked_at < len(run_ids) and not is_late:
@@ -388,5 +388,6 @@ _NEWEST_RUNS = "select run_id from pgflow.runs order by started_at desc limit %s
 _RUN_VIOLATIONS = "select * from pgflowd.run_violations(%s, %s)"
 _OTHER_VIOLATIONS = """
 select * from pgflowd.queue_violations(%s) union all select * from pgflowd.due_violations(%s)
- union all select * from pgflowd.limit_violations(%s)
+ union all select * from pgflowd.limit_violations(%s) union all
+select * from pgflowd.orphan_violations(%s)
 """

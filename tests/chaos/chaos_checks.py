@@ -107,6 +107,7 @@ def counts(environment: Environment) -> dict[str, Any]:
     runs = "select status, count(*) from pgflow.runs group by 1"
     return {
         "runs": dict(conn.execute(runs).fetchall()),
+        "pruned runs": _one(conn, "select count(*) from chaos_pruned"),
         "attempts": dict(conn.execute(outcomes).fetchall()),
         "lines of the ledger": _one(conn, "select count(*) from oracle"),
         "overlaps after a freeze": len(list(_overlapping(environment, excused=True))),
@@ -128,9 +129,11 @@ def bugs(environment: Environment) -> Iterator[str]:
 
 def _ends(environment: Environment) -> Iterator[str]:
     """Runs that were acknowledged and are not there, or ended otherwise than they must."""
-    known = dict(
-        environment.conn().execute("select run_id::text, status from pgflow.runs").fetchall()
-    )
+    asked = """
+        select run_id::text, status from pgflow.runs
+        union all select run_id::text, status from chaos_pruned
+    """
+    known = dict(environment.conn().execute(asked).fetchall())
     for run_id, slug in environment.acknowledged.items():
         if run_id not in known:
             yield f"G1: run {run_id} of {slug} was acknowledged and is lost"

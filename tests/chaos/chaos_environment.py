@@ -69,7 +69,23 @@ OPEN_RUNS = 30  # at a time
 TABLES = """
 create table chaos_rows (run_id uuid, step_slug text, task_index int, token bigint, what text,
   value float8);
-create table chaos_retried (run_id uuid)
+create table chaos_retried (run_id uuid);
+create table chaos_pruned (run_id uuid, status text);
+create table chaos_gone_signals (signal_id bigint);
+create function chaos_remember() returns trigger language plpgsql as $$
+begin
+  if tg_relid = 'pgflow.runs'::regclass then
+    insert into chaos_pruned values (old.run_id, old.status);
+    delete from chaos_rows where run_id = old.run_id;
+  else
+    insert into chaos_gone_signals values (old.signal_id);
+  end if;
+  return null;
+end $$;
+create trigger chaos_remember after delete on pgflow.runs
+  for each row execute function chaos_remember();
+create trigger chaos_remember after delete on pgflowd.signals
+  for each row execute function chaos_remember()
 """
 SIGNAL = """
 select pgflowd.signal(run.run_id, 'go', to_jsonb(gen_random_uuid()))

@@ -170,6 +170,20 @@ def retry(environment: Environment, place: Place) -> str:
     return f"{row[1]} runs, {row[0]} of them cancelled before" if row[1] else ""
 
 
+def prune(environment: Environment, place: Place) -> str:
+    """What ended a moment ago is deleted, by a session that is cut short at times."""
+    limit_ms, keep_failed = (
+        environment.chance.choice((0, 0, 5, 30)),
+        environment.chance.random() < 0.3,
+    )
+    with environment.conn().transaction() as running:
+        running.connection.execute(f"set local statement_timeout = {limit_ms}".encode())
+        query = "select pgflowd.prune('4 s', keep_failed => %s, max_runs => 300)"
+        row = running.connection.execute(query.encode(), (keep_failed,)).fetchone()
+    assert row is not None
+    return f"{row[0]} runs" if row[0] else ""
+
+
 FAULTS: list[tuple[int, str, Fault]] = [
     (8, "kill", kill),
     (5, "freeze", freeze),
@@ -182,4 +196,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (2, "drain", drain),
     (1, "locks", locks),
     (4, "retry", retry),
+    (2, "prune", prune),
 ]

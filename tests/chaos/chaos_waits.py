@@ -115,6 +115,9 @@ def troubles(environment: Environment) -> Iterator[str]:
     for name, query in TROUBLES.items():
         if rows := asking.execute(query.encode()).fetchmany(SHOWN):
             yield f"{name}: {[tuple(map(str, row)) for row in rows]}"
-    sent = {number for (number,) in asking.execute("select signal_id from pgflowd.signals")}
+    known = """
+        select signal_id from pgflowd.signals union all select signal_id from chaos_gone_signals
+    """
+    sent = {number for (number,) in asking.execute(known)}
     if lost := environment.signalled - sent:
         yield f"signals were acknowledged and are lost: {sorted(lost)[:SHOWN]}"

@@ -18,7 +18,7 @@ from support.covers import covers
 def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_holds():
     seen = chaos.survive(random.SystemRandom().randrange(10**6), seconds=45, daemons=2)
 
-    assert seen["runs"]["completed"] > 20, seen
+    assert seen["runs"].get("completed", 0) + seen["pruned runs"] > 20, seen
 
 
 @covers("D7")

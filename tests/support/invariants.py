@@ -121,6 +121,13 @@ OF_ALL = {
                                   where r.status = 'started'
                                     and to_jsonb(r) @> '{"is_watched": true}')
     """,
+    "I23 nothing is left of a run that is gone": """
+        select 'signal', run_id from pgflowd.signals where not is_new
+           and run_id not in (select run_id from pgflow.runs union select run_id from pgflowd.runs)
+        union all
+        select 'entry', run_id from pgflowd.runs
+         where state = 'started' and run_id not in (select run_id from pgflow.runs)
+    """,
     "I20 a task has one checkpoint for each signal that it was given": """
         with given as (
           select run_id, step_slug, task_index, array_agg(payload order by payload) as those

@@ -404,3 +404,23 @@ def test_pruning_beside_everything_deletes_nothing_that_lives(own: LeaseDatabase
     own.do("select pgflowd.prune('-1 s')")
     assert set(own.column("select run_id from pgflow.runs where status <> 'started'")) <= left(own)
     assert own.rows("select * from pgflowd.violations()") == []
+
+
+def test_what_is_left_of_a_run_that_is_gone_is_a_violation(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    run = own.value("select run_id from pgflowd.start(%s, '{}', expires_at => now() + '1 h')", flow)
+    own.value("select pgflowd.signal(%s, 'paid')", run)
+    process(own)
+    own.cancel(run)
+    with own.conn.transaction(force_rollback=True):
+        own.do("delete from pgflow.step_tasks")
+        own.do("delete from pgflow.step_states")
+        own.do("delete from pgflow.runs")
+
+        found = own.rows("select * from pgflowd.orphan_violations()")
+
+    assert {row.detail.partition(" and ")[2] for row in found} == {
+        "a signal of it is left",
+        "the entry of it is left",
+    }
+    assert {row.invariant for row in found} == {"I23"}

@@ -19,6 +19,7 @@
 --   I21 who has a singleton key has not ended, and who is in line for one waits for another run, or both
 --       are due
 --   I22 a run that is to be undone is due, or another run is under way that undoes it, and is deployed
+--   I23 what belongs to a run has its run
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
@@ -37,4 +38,5 @@ begin
   return query select violation.* from pgflowd.queue_violations(max_rows) as violation;
   return query select violation.* from pgflowd.due_violations(max_rows) as violation;
   return query select violation.* from pgflowd.limit_violations(max_rows) as violation;
+  return query select violation.* from pgflowd.orphan_violations(max_rows) as violation;
 end $$;
