@@ -111,6 +111,8 @@ TITLES: dict[str, str] = {
     "E325": "runs older than the retention cannot be deleted",
     "W326": "a large database from which nothing is deleted",
     "E327": "a schedule does not start its runs",
+    "W328": "tasks wait for what no worker has",
+    "W329": "tasks are in quarantine",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

@@ -42,6 +42,11 @@ def process_due(max_rows: int = 200) -> Query[DueLook]:
     return Query(query, (max_rows,), lambda rows: DueLook(*rows[0]))
 
 
+def due_late() -> Query[float]:
+    """For how many seconds the first thing has been due that is not done."""
+    return Query("select pgflowd.due_late()", (), only)
+
+
 def sweeper_sleeps(sweeper_id: UUID, for_s: float) -> Query[None]:
     """Let whoever makes something due within this time notify."""
     query = "select pgflowd.sweeper_sleeps(%s, %s)"

@@ -11,6 +11,7 @@ from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.documents.waits import OpenTask, SavedCheckpoint
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.undecided import Undecided
 from pgflowd.db.query import Query, Rows, only
 
 
@@ -40,9 +41,21 @@ def list_checkpoints(run_id: UUID) -> Query[list[SavedCheckpoint]]:
     return Query(_LIST_CHECKPOINTS, (run_id,), read)
 
 
-def waiting_tasks() -> Query[dict[str, int]]:
-    """Return how many tasks of each flow wait, of flows with such tasks."""
-    return Query(_WAITING_TASKS, (), lambda rows: {row[0]: row[1] for row in rows})
+def waiting_tasks() -> Query[dict[str, dict[str, int]]]:
+    """Return how many tasks of each flow wait, by kind of wait, of flows with such tasks."""
+
+    def read(rows: Rows) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for flow, kind, count in rows:
+            found.setdefault(flow, {})[kind] = count
+        return found
+
+    return Query(_WAITING_TASKS, (), read)
+
+
+def undecided_tasks() -> Query[list[Undecided]]:
+    """Return what waits for a person: tasks in quarantine, and needs that no worker has."""
+    return Query(_UNDECIDED, (), lambda rows: list(starmap(Undecided, rows)))
 
 
 def quarantined_tasks() -> Query[dict[str, int]]:
@@ -63,8 +76,11 @@ select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, w
 _LIST_CHECKPOINTS = """
 select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)
 """
-_WAITING_TASKS = "select flow_slug, waiting from pgflowd.waiting_tasks()"
 _QUARANTINED_TASKS = "select flow_slug, quarantined from pgflowd.quarantined_tasks()"
+_WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
+_UNDECIDED = """
+select flow_slug, kind, name, run_id::text, tasks from pgflowd.undecided_tasks()
+"""
 _WAKE = "select pgflowd.task_wake(%s, %s, %s, coalesce(%s, session_user), %s)"
 
 

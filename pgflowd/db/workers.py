@@ -10,7 +10,7 @@ contract, as are `runs.input` and `step_states.output`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -228,6 +228,12 @@ def mark_stopped(worker_id: UUID, *, keeps_doorbell: bool) -> Query[None]:
     update pgflow.workers as worker set stopped_at = now() where worker.worker_id = %s returning 1
     """
     return Query(query, (worker_id, keeps_doorbell, worker_id), lambda rows: None)
+
+
+def add_minute(flow_slug: str, steps: Sequence[Mapping[str, Any]]) -> Query[None]:
+    """Add to the statistics what was done since the last time."""
+    query = "select pgflowd.add_minute(%s, %s::jsonb)"
+    return Query(query, (flow_slug, json.dumps(steps)), lambda rows: None)
 
 
 def run_input(run_id: str) -> Query[bytes | None]:

@@ -13,10 +13,10 @@ do $$
 declare
   core constant text := <core>;
   independent constant text[] := '{
-    pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
+    pgflowd.active_runs, pgflowd.add_minute, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.delete_run,
     pgflowd.disarm,
-    pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
+    pgflowd.due_late, pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.flow_stats, pgflowd.follow, pgflowd.heartbeat,
     pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows,
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
@@ -24,10 +24,10 @@ declare
     pgflowd.quarantined_tasks,
     pgflowd.read_original,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
-    pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.run_family,
+    pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes, pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,
     pgflowd.run_troubles, pgflowd.schedule_troubles, pgflowd.signal,
-    pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.wanted_output,
+    pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.undecided_tasks, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{
     pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,
@@ -62,7 +62,8 @@ begin
       execute format('alter function %s %s %s %s', one.signature, by_key,
                      case when one.name <> all (together) then in_turn end,
                      case when one.name = 'pgflow._started_tasks' then alone end);
-    elsif one.name in ('pgflowd._queue_status', 'pgflowd._waiting_runs') then
+    elsif one.name in ('pgflowd._count_waits', 'pgflowd._queue_status',
+                       'pgflowd._waiting_runs') then
       execute format('alter function %s %s %s set enable_bitmapscan = off set enable_sort = off',
                      one.signature, by_key, alone);
     elsif one.name = 'pgflow._start_tasks' then

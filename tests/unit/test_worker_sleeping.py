@@ -39,6 +39,8 @@ def answered(play: Play) -> list[actions.AnnounceSleep]:
             done += play.feed(events.NextDueRead(None))
         elif isinstance(action, actions.ReportAndClaim):
             done += play.answer()
+        elif isinstance(action, actions.AddMinute):
+            done += play.feed(events.MinuteAdded(action.connection))
         elif isinstance(action, actions.CloseRunner):
             done += play.feed(events.RunnerEnded(action.id), events.Reaped(action.id, 0))
     return [action for action in done if isinstance(action, actions.AnnounceSleep)]

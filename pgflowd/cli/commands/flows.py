@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.flow_stats import stats
 from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused, ExitCode
@@ -328,6 +329,9 @@ def _in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
 def _raise_errors(problems: Iterable[Problem]) -> None:
     if errors := [problem for problem in problems if not problem.is_warning]:
         raise FlowError(errors)
+
+
+flows.add_command(stats)
 
 
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:

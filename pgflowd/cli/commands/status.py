@@ -124,7 +124,7 @@ def _without_daemon(app: App) -> dict[str, Any]:
         "schema": None,
     }
     queues: list[tuple[str, int, float | None]] = []
-    waits: dict[str, int] = {}
+    waits: dict[str, dict[str, int]] = {}
     problems: list[dict[str, Any]] = []
     try:
         database, queues, waits = _ask_database(app)
@@ -140,7 +140,7 @@ def _without_daemon(app: App) -> dict[str, Any]:
 
 def _ask_database(
     app: App,
-) -> tuple[dict[str, Any], list[tuple[str, int, float | None]], dict[str, int]]:
+) -> tuple[dict[str, Any], list[tuple[str, int, float | None]], dict[str, dict[str, int]]]:
     from pgflowd.db import schema
     from pgflowd.db.connection import connect, translated
     from pgflowd.db.flows import queued_messages

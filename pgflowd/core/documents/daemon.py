@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgflowd.core.documents import versioned
+from pgflowd.core.documents.waits import counted_waits
 from pgflowd.core.documents.worker_problems import problems_of_worker
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
@@ -83,7 +84,8 @@ class FlowStatus:
     running: Any  # a number of the worker's heartbeat, unchecked, like the others of this type
     max_concurrency: int | None
     queued: Any
-    waiting: Any  # tasks; a number of the sweeper's heartbeat
+    waiting: int | None  # tasks; a number of the sweeper's heartbeat, as the next
+    waits: dict[str, Any] | None  # their number by kind
     oldest_queued_s: Any
     oldest_running_s: Any
     completed_1m: Any
@@ -203,7 +205,7 @@ def status_without_daemon(
     name: str,
     database: Mapping[str, Any],
     queues: Iterable[tuple[str, int, float | None]],
-    waits: Mapping[str, int],
+    waits: Mapping[str, Mapping[str, int]],
     problems: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The status from the database alone: each flow with its queued messages, and its waits."""
@@ -212,7 +214,7 @@ def status_without_daemon(
             "slug": slug,
             "state": NOT_RUNNING,
             "queued": queued,
-            "waiting": waits.get(slug, 0),
+            **counted_waits(waits, slug),
             "oldest_queued_s": oldest_s,
         }
         for slug, queued, oldest_s in queues
@@ -311,7 +313,7 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowS
         running=numbers.get("running", 0) if has_process else 0,
         max_concurrency=own.max_concurrency,
         **reported,
-        waiting=waits.get(child.spec.name, 0) if isinstance(waits, Mapping) else None,
+        **counted_waits(waits, child.spec.name),
         restarts=child.restarts,
         error=child.error.document() if child.error else None,
         zygote=numbers.get("zygote") if has_process else None,

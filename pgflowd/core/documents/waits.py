@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from pgflowd.core.approval import APPROVAL
 from pgflowd.core.documents import plain
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.json import dumps
+from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.needs import in_words
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import WaitKind
@@ -131,3 +133,13 @@ class SavedCheckpoint:
             "saved_at": self.saved_at,
             "data": self.data,
         })  # fmt: skip
+
+
+def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
+    """How many tasks of a flow wait, as the sweeper tells, and by kind; null if it does not."""
+    if not isinstance(numbers, Mapping):
+        return {"waiting": None, "waits": None}
+    found = numbers.get(flow_slug)
+    kinds = found.items() if isinstance(found, Mapping) else ()
+    waits = {kind: count for kind, count in kinds if is_number(count)}
+    return {"waiting": sum(waits.values()), "waits": waits}

@@ -25,7 +25,7 @@ class MetricSource(Enum):
     """The place of a metric's numbers; there its key leads to them."""
 
     WORKER = "the numbers of each worker; the first label is its flow"
-    FLOW = "the fields of each flow in the status document; the only label is the flow"
+    FLOW = "the fields of each flow in the status document; the first label is the flow"
     CHILDREN = "the numbers of all children, added up"
     SUPERVISOR = "the supervisor's own counts, and facts of the daemon"
 
@@ -93,6 +93,14 @@ OLDEST_QUEUED_SECONDS = _metric(
     "Age of the oldest ready task.",
     "oldest_queued_s",
 )
+WAITING_TASKS = _metric(
+    "waiting_tasks",
+    _GAUGE,
+    _FLOW,
+    "flow kind",
+    "Tasks that wait for a time, a signal or something else.",
+    "waits",
+)
 LISTENER_RECONNECTS = _metric(
     "listener_reconnects", _COUNTER, _CHILDREN, "", "Lost LISTEN connections.", "reconnects"
 )
@@ -113,6 +121,13 @@ QUARANTINED_TASKS = _metric(
     "flow",
     "Tasks that wait until somebody decides about them.",
     "quarantined",
+)
+DUE_LATE_SECONDS = _metric(
+    "due_late_seconds",
+    _GAUGE,
+    _SUPERVISOR,
+    "",
+    "Since when the first wait or run is due that was not processed.",
 )
 DATABASE_ERRORS = _metric("database_errors", _COUNTER, _CHILDREN, "kind", "Errors of the database.")
 RELOADS = _metric("reloads", _COUNTER, _SUPERVISOR, "result", "Reloads, by result.")

@@ -75,6 +75,7 @@ def _facts(status: Mapping[str, Any]) -> dict[str, Any]:
         "clock_skew_seconds": database["clock_skew_s"],
         "parked_workers": states.count(ChildState.PARKED),
         "asleep_workers": states.count(ChildState.ASLEEP),
+        "due_late_seconds": status.get("sweeper", {}).get("due_late_s"),
         "build": {(str(status["version"]), str(status["name"])): 1},
     }
     return {key: value for key, value in facts.items() if value is not None}

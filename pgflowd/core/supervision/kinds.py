@@ -154,6 +154,7 @@ SWEEPER = ChildKind(
         StatusField("last_sweep_s", "last_sweep_at", FieldSource.AGE),
         StatusField("recovered_24h", "recovered_24h"),
         StatusField("given_up_24h", "given_up_24h"),
+        StatusField("due_late_s", "due_late_s"),
     ),
     summary=_sweeper_summary,
 )

@@ -112,6 +112,10 @@ class WriteProgress(SideAction):
     values: Mapping[int, bytes]
 
 
+class AddMinute(SideAction):
+    """Add what was done since the last time to the statistics."""
+
+
 @dataclass(slots=True)
 class AskForRoom(WorkerAction):
     """Ask the other workers to end idle runners."""

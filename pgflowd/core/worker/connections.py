@@ -17,6 +17,7 @@ from functools import partial
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
 from pgflowd.core.supervision.exits import EXIT_ASLEEP
 from pgflowd.core.worker import (
@@ -61,7 +62,7 @@ def deadline(connections: WorkerConnections) -> float:
     is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
     renew_at = connections.renew_at if is_free else NEVER
     again_at = connections.refused[0][0] if connections.refused else NEVER
-    write_at = connections.progress.due_at if is_free else NEVER
+    write_at = min(connections.progress.due_at, connections.minute_ends_at) if is_free else NEVER
     return min(main.until, second.until, renew_at, connections.look_at, again_at, write_at)
 
 
@@ -163,7 +164,9 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
         return SideCall.FETCH
     if may_publish:
         return SideCall.OUTPUT
-    return SideCall.PROGRESS if now >= connections.progress.due_at else None
+    if now >= connections.progress.due_at:
+        return SideCall.PROGRESS
+    return SideCall.MINUTE if now >= connections.minute_ends_at else None
 
 
 def _is_wanted(state: WorkerState, request: FetchRequest) -> bool:
@@ -188,6 +191,9 @@ def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: Si
         connections.is_output_next = True
         connections.second_used_at = now
         transition.do(actions.Fetch(name, connections.fetching))
+    elif call is SideCall.MINUTE:
+        connections.minute_ends_at = NEVER
+        transition.do(actions.AddMinute(name))
     elif call is SideCall.PROGRESS:
         running = {task.token for task in state.leases()}
         connections.progress = connections.progress.begin(running, now)
@@ -235,6 +241,8 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
         connections.fetching = None
     if connections.get(event.connection).side_call is SideCall.PROGRESS:
         connections.progress = connections.progress.written(())
+    if connections.get(event.connection).side_call is SideCall.MINUTE:
+        connections.minute_ends_at = transition.now + MINUTE_S
     if event.failure is DatabaseFailure.GONE:
         _leave_for_successor(transition, "its row or its flow is gone from the database")
     elif event.failure is DatabaseFailure.SCHEMA:
@@ -344,6 +352,10 @@ def progress_written(transition: WorkerTransition, event: events.ProgressWritten
     connections = transition.state.connections
     connections.put(event.connection, FREE)
     connections.progress = connections.progress.written(event.stored)
+
+
+def minute_added(transition: WorkerTransition, event: events.MinuteAdded) -> None:
+    transition.state.connections.put(event.connection, FREE)
 
 
 def output_published(transition: WorkerTransition, event: events.OutputPublished) -> None:

@@ -115,6 +115,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Fetched: connections.fetched,
     events.ProgressTold: connections.progress_told,
     events.ProgressWritten: connections.progress_written,
+    events.MinuteAdded: connections.minute_added,
     events.OutputWaiting: connections.output_waiting,
     events.OutputPublished: connections.output_published,
     events.SignedOff: stopping.signed_off,

@@ -226,6 +226,10 @@ class OutputPublished(SideCallDone):
     pass
 
 
+class MinuteAdded(SideCallDone):
+    """The statistics have what was done until now."""
+
+
 @dataclass(slots=True)
 class ProgressWritten(SideCallDone):
     """The database has the values of these tokens, and of no others."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pgflowd.core.database_failure import RETRY_STATES
+from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
@@ -216,16 +217,24 @@ def _take_answers(
             failed[report.task.run_id] = error
     for run_id, error in failed.items():
         run_log.run_failed(transition, run_id, event.changes, error)
-    for labels, count in recorded.items():
-        transition.count(TASKS, *labels, count=count)
-    for status, count in Counter(ended.values()).items():
-        transition.count(RUNS, status, count=count)
+    _count(transition, recorded, Counter(ended.values()))
     if again:
         transition.state.outbox.reports[:0] = again
         transition.state.outbox.waiting_since = transition.now
     if undone:
         failed_turns.count_undone(transition, *undone)
     return not again
+
+
+def _count(
+    transition: WorkerTransition, tasks: Counter[tuple[str, str]], runs: Counter[RunStatus]
+) -> None:
+    for labels, count in tasks.items():
+        transition.count(TASKS, *labels, count=count)
+    for status, count in runs.items():
+        transition.count(RUNS, status, count=count)
+    connections = transition.state.connections
+    connections.minute_ends_at = min(connections.minute_ends_at, transition.now + MINUTE_S)
 
 
 def _after_error(

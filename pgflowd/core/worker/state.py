@@ -171,6 +171,7 @@ class SideCall(Enum):
     FETCH = "fetch"
     OUTPUT = "output"
     PROGRESS = "progress"
+    MINUTE = "minute"
     SIGN_OFF = "sign-off"
 
 
@@ -234,6 +235,7 @@ class WorkerConnections(Part):
     is_output_next: bool = False  # it has waited for a request of a handler
     has_output: bool = False  # output of handlers is to be published
     progress: ProgressValues = NO_PROGRESS  # what handlers have told
+    minute_ends_at: float = NEVER  # when to add what was done to the statistics
     foreign_messages: int = 0  # archived, and not logged yet
     foreign_logged_at: float = -NEVER
 

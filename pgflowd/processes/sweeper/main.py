@@ -13,9 +13,8 @@ nothing.
 It renews the rows of the daemon's workers that have no tasks, all in one statement, which also
 reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what is
-due (`due`), deletes what is older than the retention (`pruning`), and watches the database
-(`health`). And it counts the tasks of each flow that wait or are quarantined, and the messages of
-flows that nobody serves.
+due (`due`), deletes what is older than the retention (`pruning`), watches the database (`health`),
+and counts what waits (`statistics`).
 """
 
 from __future__ import annotations
@@ -46,11 +45,9 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.due import NOT_DONE, UNDO_ENDED
-from pgflowd.db.flows import unserved_queues
 from pgflowd.db.limits import refill_limits
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
-from pgflowd.db.waits import quarantined_tasks, waiting_tasks
 from pgflowd.db.workers import renew_rows
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -59,6 +56,7 @@ from pgflowd.processes.sweeper.due import DueWork
 from pgflowd.processes.sweeper.health import DatabaseHealth
 from pgflowd.processes.sweeper.pruning import Pruning
 from pgflowd.processes.sweeper.sleepers import Sleepers
+from pgflowd.processes.sweeper.statistics import Statistics
 
 MAX_TASKS = 500  # tasks per call
 MAX_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
@@ -88,6 +86,7 @@ class Sweeper:
         self._link = DatabaseLink(service, settings, log, "sweeper", settings.database.url)
         self._health = DatabaseHealth(service, self._link, log)
         self._sleepers = Sleepers(settings, service.channel, self._execute)
+        self._statistics = Statistics(service.numbers, self._execute)
         self._due = DueWork(settings.recovery.recovery_interval_s, self._execute, log)
         self._pruning = Pruning(self._execute, log)
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
@@ -173,7 +172,11 @@ class Sweeper:
             self._health.on_refused(now)
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
-        others = [*self._due.problems(time.monotonic()), *self._pruning.problems()]
+        others = [
+            *self._due.problems(time.monotonic()),
+            *self._pruning.problems(),
+            *self._statistics.problems,
+        ]
         self._health.look(conn, others)
 
     def _renew_workers(self, conn: psycopg.Connection[Any], after_s: float) -> None:
@@ -223,9 +226,7 @@ class Sweeper:
                 self._page = resent.next_page
                 break
         self._limit = self._execute(conn, refill_limits(self._limit))
-        self._service.numbers["waiting"] = self._execute(conn, waiting_tasks())
-        self._service.numbers["quarantined"] = self._execute(conn, quarantined_tasks())
-        self._service.numbers["unserved"] = self._execute(conn, unserved_queues())
+        self._statistics.look(conn)
         self._service.numbers["last_sweep_at"] = time.time()
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[A]) -> A:

@@ -40,6 +40,7 @@ from pgflowd.db.query import (
 )
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 from pgflowd.host.config_refs import read
+from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_socket import Refusal
 
@@ -102,8 +103,11 @@ class DatabaseConnections:
     def write_progress(self, action: actions.WriteProgress) -> None:
         self._start(action.connection, self._write_progress(action))
 
-    def sign_off(self, action: actions.SignOff) -> None:
-        self._start(action.connection, self._sign_off(action))
+    def add_minute(self, action: actions.AddMinute, metrics: WorkerMetrics) -> None:
+        self._start(action.connection, self._add_minute(action.connection, metrics))
+
+    def sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> None:
+        self._start(action.connection, self._sign_off(action, metrics))
 
     def standing_read(self, message: WorkerStanding) -> events.StandingRead:
         """Keep what the sweeper has read for this worker."""
@@ -335,7 +339,23 @@ class DatabaseConnections:
                 raise
         return events.ProgressWritten(action.connection, stored)
 
-    async def _sign_off(self, action: actions.SignOff) -> events.SignedOff:
+    async def _add_minute(
+        self, connection: ConnectionName, metrics: WorkerMetrics
+    ) -> events.MinuteAdded:
+        """Add to the statistics. A refusal by the server must not cost the connection."""
+        conn = self._connections[connection]
+        steps, counters = metrics.minute()
+        try:
+            if steps:
+                await execute_async(conn, workers.add_minute(self._flow, steps))
+            metrics.added(counters)
+        except Exception:
+            if conn.closed:
+                raise
+        return events.MinuteAdded(connection)
+
+    async def _sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> events.SignedOff:
+        await self._add_minute(action.connection, metrics)
         conn = self._connections[action.connection]
         stop = workers.mark_stopped(self._worker_id, keeps_doorbell=action.keeps_doorbell)
         await execute_async(conn, stop)

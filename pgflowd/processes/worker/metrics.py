@@ -12,12 +12,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from copy import deepcopy
 from itertools import islice
 from typing import Any
 
 from pgflowd.core.metrics import definitions
 from pgflowd.core.metrics.counters import MINUTE_S, Counters, LastMinute, observe
 from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
+from pgflowd.core.metrics.minutes import MINUTE, minute_of
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker.actions import Count, Observe
@@ -47,6 +49,7 @@ class WorkerMetrics:
             definitions.MISSED_NOTIFICATIONS,
             definitions.DATABASE_ERRORS,
         )
+        self._added: dict[str, Any] = {}  # the counters that the statistics have
         self._took: deque[tuple[float, float]] = deque(maxlen=MAX_KEPT)  # when, seconds
         self._tasks_1m, self._wakes_1m = LastMinute(), LastMinute()
 
@@ -67,6 +70,15 @@ class WorkerMetrics:
             name = "completed" if action.outcome is Outcome.COMPLETED else "failed"
             self._tasks_1m.add(name, now)
             self._took.append((now, action.seconds[0]))
+
+    def minute(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """What was done since the statistics had it, by step, and the counters as they are."""
+        counters = deepcopy({metric.key: self._counters.numbers[metric.key] for metric in MINUTE})
+        return minute_of(counters, self._added), counters
+
+    def added(self, counters: dict[str, Any]) -> None:
+        """The statistics have these counters."""
+        self._added = counters
 
     def now(
         self, state: WorkerState, standing: Standing, zygote: int, claimed_at: float | None = None

@@ -1,0 +1,36 @@
+"""What waits for a person to decide, as problems that `status` shows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pgflowd.core.text import counted, short_id
+from pgflowd.core.waiting import WaitKind
+from pgflowd.errors import Problem
+
+MOST = 100  # tasks are counted so far
+
+
+class Undecided(NamedTuple):
+    """Tasks of a flow that are quarantined, or that need what no living worker has."""
+
+    flow_slug: str
+    kind: str
+    name: str | None  # what they need
+    run_id: str  # of the first
+    tasks: int
+
+
+def problem_of(one: Undecided) -> Problem:
+    """The problem, and what to do."""
+    tasks = f"{one.flow_slug}: {counted(one.tasks, 'task')}"
+    if one.tasks >= MOST:
+        tasks = f"{one.flow_slug}: {MOST} tasks or more"
+    first = f"the first is of run {short_id(one.run_id)}"
+    if one.kind == WaitKind.NEED:
+        text = f"{tasks} wait for a worker with {one.name}, and none that lives has it; {first}"
+        next = "give it to a worker ([worker] caps), or do them by hand: `pgflowd tasks claim`"
+        return Problem("W328", text, "database", next)
+    text = f"{tasks} in quarantine; {first}"
+    next = "`pgflowd stalled list` shows them; `stalled requeue` or `stalled fail` decides"
+    return Problem("W329", text, "database", next)

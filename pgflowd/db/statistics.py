@@ -1,0 +1,45 @@
+"""Reads what flows have to do, and what workers did in them lately, and keeps the latter small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import starmap
+
+from pgflowd.core.documents.statistics import FlowWork, StepStats
+from pgflowd.core.json import decode
+from pgflowd.db.query import Query, Rows, only
+
+
+def roll_up_minutes() -> Query[int]:
+    """Add old minutes of the statistics up to hours; return how many."""
+    return Query("select pgflowd.roll_up_minutes()", (), only)
+
+
+def flow_stats(flow_slug: str | None, since_s: float) -> Query[list[StepStats]]:
+    """Return what workers did within this time, by flow and step; step '' has the runs."""
+    params = (flow_slug, since_s)
+    return Query(_FLOW_STATS, params, lambda rows: list(starmap(StepStats, rows)))
+
+
+def flow_work(flow_slug: str | None) -> Query[list[FlowWork]]:
+    """Return the open work of flows, or of one."""
+
+    def read(rows: Rows) -> list[FlowWork]:
+        return [replace(FlowWork(*row), waits=decode(row[5]) or {}) for row in rows]
+
+    return Query(_FLOW_WORK, (flow_slug, flow_slug), read)
+
+
+_FLOW_STATS = """
+select flow_slug, step_slug, completed, failed, timed_out, crashed, ran_p50_s, ran_p95_s,
+       waited_p50_s, waited_p95_s
+  from pgflowd.flow_stats(%s, make_interval(secs => %s))
+"""
+_FLOW_WORK = """
+select status.flow_slug, status.queued, status.running, status.delayed, status.oldest_queued_s,
+       (select jsonb_object_agg(waits.kind, waits.waiting) from pgflowd.waiting_tasks() as waits
+         where waits.flow_slug = status.flow_slug)
+  from pgflowd.flow_status as status
+ where %s::text is null or status.flow_slug = %s
+ order by status.flow_slug
+"""
