@@ -4,6 +4,7 @@
 # make chaos   break it at random, MINUTES=30 SEED=7
 # make load    an hour of work in minutes, TASKS=200000
 # make soak    limits, while processes die and runs are paused, MINUTES=10 SEED=7
+# make ticks   schedules of a second, while processes die, MINUTES=10 SEED=7
 # make figures how large the package is, and whether one fact still stands in one place
 # make timing  the few tests that measure time, on a quiet machine
 #
@@ -32,7 +33,7 @@ FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_ru
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing figures lint format bench bench-quick chaos load soak peers clean
+.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -85,6 +86,10 @@ load: $(TEST_READY)
 
 soak: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/soak.py $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(SEED),--seed $(SEED))
+
+ticks: $(TEST_READY)
+	$(VENV)/bin/python tests/chaos/ticks.py $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(SEED),--seed $(SEED))
 
 peers: $(PEERS_READY)

@@ -29,6 +29,7 @@ from pgflowd.testing.until import until
 SETTLE_S = 90.0
 STOP_S = 30.0
 OVERSLEPT_S = 0.5  # after a nap so late, the machine itself stood still
+NO_MORE_TICKS = "select count(pgflowd.pause_schedule(name)) from pgflowd.schedules"
 LOOK_S = 2.0  # between two looks at what must hold at any time
 
 
@@ -120,6 +121,7 @@ def _settle(environment: Environment) -> None:
         environment.look_after_server()
         environment.look_after_daemons()
         try:
+            environment.conn().execute(NO_MORE_TICKS)
             return environment.count_open() == 0
         except psycopg.Error:
             environment.drop_line()

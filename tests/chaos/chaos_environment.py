@@ -109,6 +109,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "gated": (4, "completed", lambda chance: [chance.randrange(3) for _ in range(6)]),
     "single": (4, "completed", lambda chance: {"s": chance.random() / 5}),
     "parents": (2, "completed", lambda chance: {"n": chance.randrange(5)}),
+    "ticking": (0, "completed", lambda chance: {}),  # started by its schedules
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),

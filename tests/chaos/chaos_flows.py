@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pgflowd import Context, Flow, Limit, RetryAfter
+from pgflowd import Context, Flow, Limit, RetryAfter, Schedule
 
 LEDGER = Path(os.environ["CHAOS_LEDGER"])
 DAEMON = os.environ["CHAOS_DAEMON"]
@@ -306,6 +306,23 @@ def trains(visits: list[int], ctx: Context) -> int:
     if random.random() < 0.3:
         ctx.hand_on(needs=["gpu", "80gb"])
     return done(ctx, len(visits))
+
+
+ticking = Flow(
+    "ticking", timeout=5, **SURVIVES,
+    schedules=[
+        Schedule("@every 1s", {"n": 1}, overlap="allow", catchup="all"),
+        Schedule("@every 2s", {"n": 2}, overlap="wait", name="in_line"),
+    ],
+)  # fmt: skip
+
+
+@ticking.step
+def tells(run: dict[str, Any], ctx: Context) -> int:
+    note(ctx, "start")
+    note(ctx, "tick of", [ctx.labels["schedule"], ctx.labels["scheduled_for"]])
+    mishap(ctx)
+    return done(ctx, run["n"])
 
 
 late = Flow("late", max_attempts=1, timeout=1)

@@ -252,7 +252,7 @@ class Soak:
 
 def soak(seed: int, seconds: float, looks: int = 0, daemons: int = DAEMONS) -> Soak:
     """Let it go on for so long, and for so many looks; what was seen, and what was wrong."""
-    with _place() as (setup, conn), ThreadPoolExecutor(1) as pool:
+    with place() as (setup, conn), ThreadPoolExecutor(1) as pool:
         one, stop = Soak(seed, daemons, setup, conn), Event()
         for daemon in one.look_after_daemons():
             daemon.until("supervisor.ready", within_s=60)
@@ -272,7 +272,7 @@ def soak(seed: int, seconds: float, looks: int = 0, daemons: int = DAEMONS) -> S
 
 
 @contextmanager
-def _place() -> Iterator[tuple[DaemonSetup, psycopg.Connection[Any]]]:
+def place() -> Iterator[tuple[DaemonSetup, psycopg.Connection[Any]]]:
     room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
     directory = Path(tempfile.mkdtemp(prefix="pgflowd-soak-", dir=room))
     directory.chmod(0o711)

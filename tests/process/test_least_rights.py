@@ -17,8 +17,9 @@ from pgflowd.testing.until import until
 
 ALL_WAYS = """
 import os, time
-from pgflowd import Flow, RetryAfter
-flow = Flow("ways", max_attempts=3, base_delay=0, timeout=3)
+from pgflowd import Flow, RetryAfter, Schedule
+flow = Flow("ways", max_attempts=3, base_delay=0, timeout=3,
+            schedules=[Schedule("@every 1s", {"items": []}, name="empty")])
 
 @flow.step
 def items(run, ctx):
@@ -73,6 +74,8 @@ def test_a_daemon_does_all_its_work_with_the_least_rights(
     until(lambda: client.get_run_with_states(killed.run_id).steps["each"].status == "started", 9)
     daemon.kill("ways", signal.SIGKILL)  # and the sweeper gives back what it held
     daemon.until("sweeper.recovered")
+    ticked = "select count(*) from pgflowd.runs where labels ->> 'schedule' = 'ways.empty'"
+    until(lambda: database.connect().execute(ticked).fetchone()[0] > 1, 15)  # type: ignore[index]
     for run in bad:
         assert client.wait(run.run_id, timeout=15).status == "completed"
     daemon.send(signal.SIGHUP)
