@@ -65,6 +65,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/planned.py
 	$(VENV)/bin/python bench/gates.py
 	$(VENV)/bin/python bench/growth.py
+	$(VENV)/bin/python bench/schedules.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -74,6 +75,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/planned.py --quick
 	$(VENV)/bin/python bench/gates.py --quick
 	$(VENV)/bin/python bench/growth.py --quick
+	$(VENV)/bin/python bench/schedules.py --quick
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -190,7 +190,7 @@ def ranked(rows: dict[str, list[float]]) -> list[str]:
 
 
 @contextmanager
-def daemon(dsn: str, directory: Path, flows: str) -> Iterator[None]:
+def daemon(dsn: str, directory: Path, flows: str) -> Iterator[subprocess.Popen[bytes]]:
     (directory / "waits_flow.py").write_text(flows)
     config = directory / "pgflowd.toml"
     config.write_text(
@@ -210,7 +210,7 @@ control = {json.dumps(str(directory / "control"))}
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log, stdout=log, cwd=directory)
     try:
-        yield
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
