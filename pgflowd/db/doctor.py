@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core.documents.schedules import finding_of_schedules
 from pgflowd.core.finding import Finding, error, ok, warning
 from pgflowd.core.obstacles import (
     MANY_TRANSACTIONS,
@@ -33,6 +34,7 @@ from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactio
 from pgflowd.db.pruning import kept
 from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.rights import has_trusted_cron, platform, rights
+from pgflowd.db.schedules import list_schedules
 from pgflowd.db.server_connections import finding_of_connections
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
@@ -278,6 +280,10 @@ def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     yield warning("stalled", text, "see `pgflowd stalled list`")
 
 
+def _schedules(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    yield finding_of_schedules(execute(conn, list_schedules()), execute(conn, database_time()))
+
+
 def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     queues = [name for (name,) in conn.execute(_UNKNOWN_QUEUES, (MAX_ROWS,)).fetchall()]
     lost = fetch_value(conn, _LOST_WORKERS)
@@ -348,6 +354,7 @@ EXAMINATIONS = {
     "recovery": _recovery,
     "flows": _flows,
     "stalled": _stalled,
+    "schedules": _schedules,
     "orphans": _orphans,
     "history": _history,
     "invariants": _invariants,

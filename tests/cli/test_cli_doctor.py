@@ -50,7 +50,7 @@ def test_a_healthy_database_has_only_good_findings(examined, shop):
     assert list(found) == [
         "pgflowd", "server", "schema", "clocks", "pooler", "durability", "isolation",
         "connections", "transactions", "snapshots", "listeners", "rights", "platform", "recovery",
-        "flows", "stalled", "orphans", "history", "invariants",
+        "flows", "stalled", "schedules", "orphans", "history", "invariants",
     ]  # fmt: skip
     assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
 

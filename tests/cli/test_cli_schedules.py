@@ -76,6 +76,8 @@ def test_fire_starts_a_run_unless_one_goes_on(here, shop):
     shop.do("update pgflowd.schedules set error = 'it is full', failed_at = now()")
     listed = here("schedules", "list").out
     assert "no run" in listed and "morning: it is full" in listed
+    examined = here("doctor").out
+    assert "E327" in examined and "morning has started no run" in examined
 
 
 def test_the_code_brings_schedules_and_check_says_them_in_words(here, project, shop):

@@ -8,7 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import plain
+from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.text import ago, counted
 from pgflowd.core.ticks import expression_fault, in_words
 
 
@@ -62,6 +64,18 @@ class ListedSchedule:
             "changed_at": self.changed_at,
             "changed_by": self.changed_by,
         })  # fmt: skip
+
+
+def finding_of_schedules(found: list[ListedSchedule], now: datetime) -> Finding:
+    """Whether all of them start their runs."""
+    for each in found:
+        if each.error:
+            when = ago(each.failed_at or now, now)
+            failed = f"{each.name} has started no run {when}: {each.error}"
+            return warning("schedules", failed, "see `pgflowd schedules list`", "E327")
+    paused = sum(each.paused_at is not None for each in found)
+    text = counted(len(found), "schedule") if found else "none"
+    return ok("schedules", f"{text}, {paused} of them paused" if paused else text)
 
 
 @dataclass(frozen=True)
