@@ -94,10 +94,21 @@ def due_schedules(max_rows: int) -> Query[list[DueSchedule]]:
     return Query(query, (max_rows,), lambda rows: list(starmap(DueSchedule, rows)))
 
 
-def tick(due: DueSchedule, fires: Sequence[datetime], next_at: datetime) -> Query[bool]:
-    """Start a run for each of these moments; False if somebody else was quicker."""
-    query = "select pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
-    return Query(query, (due.name, due.due_at, next_at, list(fires)), only)
+class PlannedTicks(NamedTuple):
+    """What a schedule is to start, and when it ticks next."""
+
+    due: DueSchedule
+    fires: Sequence[datetime]
+    next_at: datetime
+
+
+def tick(planned: Sequence[PlannedTicks]) -> Query[int]:
+    """Let some schedules tick, in one transaction; how many did, as others may be quicker."""
+    one = "select pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
+    params = [(each.due.name, each.due.due_at, each.next_at, list(each.fires)) for each in planned]
+    flat = [value for values in params for value in values]
+    query = " union all ".join([one] * len(planned))
+    return Query(query, flat, lambda rows: sum(has_ticked for (has_ticked,) in rows))
 
 
 def postpone(due: DueSchedule, error: str, for_s: float) -> Query[bool]:

@@ -15,13 +15,13 @@ from pgflowd.core.text import ago, duration
 if TYPE_CHECKING:
     from pgflowd.core.documents.schedules import ListedSchedule
 
-_TITLES = ("NAME", "FLOW", "WHEN", "NEXT", "LAST", "STATE")
+_TITLES = ("NAME", "FLOW", "NEXT", "LAST", "STATE", "WHEN")
 
 
 def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) -> None:
     """Schedules as a table, and below it why some start no runs."""
     rows = [_row(app, each, now) for each in found]
-    app.print_table(_TITLES, rows, losing=("FLOW", "LAST", "NEXT"), cutting=True)
+    app.print_table(_TITLES, rows, losing=("FLOW",), cutting=True)
     for each in found:
         if each.error:
             text = f"{each.name}: {app.hide(one_line(each.error))}"
@@ -71,7 +71,7 @@ def _row(app: App, each: ListedSchedule, now: datetime) -> list[str | TableCell]
         last = app.out.cell(each.last_status.mark, f" {ago(each.last_at, now)}")
     elif each.last_at is not None:
         last = ago(each.last_at, now)
-    return [each.name, each.flow_slug, each.when, _next(app, each, now), last, _state(app, each)]
+    return [each.name, each.flow_slug, _next(app, each, now), last, _state(app, each), each.when]
 
 
 def _next(app: App, each: ListedSchedule, now: datetime) -> str:

@@ -15,10 +15,18 @@ import psycopg
 
 from pgflowd.core.text import counted
 from pgflowd.core.ticks import planned_ticks
-from pgflowd.db.schedules import DueSchedule, due_schedules, postpone, schedule_troubles, tick
+from pgflowd.db.schedules import (
+    DueSchedule,
+    PlannedTicks,
+    due_schedules,
+    postpone,
+    schedule_troubles,
+    tick,
+)
 from pgflowd.errors import Problem
 
-MAX_SCHEDULES = 50  # of one call, so that nothing else that is due waits for long
+MAX_SCHEDULES = 60  # of one look, so that nothing else that is due waits for long
+TOGETHER = 20  # in one transaction: a commit takes longer than a start
 UNREADABLE_S = 60.0  # until one that cannot be computed is looked at again: zones may be installed
 NEXT = "see `pgflowd schedules list`; `pgflowd schedules fire NAME` starts a run by hand"
 
@@ -37,7 +45,10 @@ class Ticks:
     def do(self, conn: psycopg.Connection[Any]) -> int:
         """Let those tick that are due; return how many have."""
         due = self._execute(conn, due_schedules(MAX_SCHEDULES))
-        return sum([self._tick(conn, schedule) for schedule in due])
+        planned = [plan for schedule in due if (plan := self._plan(conn, schedule))]
+        some = [planned[at : at + TOGETHER] for at in range(0, len(planned), TOGETHER)]
+        ticked: int = sum([self._execute(conn, tick(each)) for each in some])
+        return ticked + len(due) - len(planned)
 
     def check(self, conn: psycopg.Connection[Any]) -> None:
         """Note which schedules do not start their runs."""
@@ -49,14 +60,16 @@ class Ticks:
             text = f"{have} not started a run in time; {name}: {why}"
             self._problems = [Problem("E327", text, "database", NEXT)]
 
-    def _tick(self, conn: psycopg.Connection[Any], due: DueSchedule) -> bool:
+    def _plan(self, conn: psycopg.Connection[Any], due: DueSchedule) -> PlannedTicks | None:
+        """What it is to start; one that cannot be read is postponed."""
         try:
             fires, next_at = planned_ticks(
                 due.cron, due.timezone, due.ticks_from, due.read_at, due.catchup
             )
         except ValueError as error:
-            return bool(self._execute(conn, postpone(due, str(error), UNREADABLE_S)))
-        return bool(self._execute(conn, tick(due, fires, next_at)))
+            self._execute(conn, postpone(due, str(error), UNREADABLE_S))
+            return None
+        return PlannedTicks(due, fires, next_at)
 
 
 def is_of_schedule(detail: str) -> bool:

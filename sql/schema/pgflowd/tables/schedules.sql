@@ -36,5 +36,6 @@ create table if not exists pgflowd.schedules (
 create index if not exists schedules_due_at on pgflowd.schedules (due_at) where due_at is not null;
 create index if not exists schedules_ticked_at
   on pgflowd.schedules (ticked_at) where ticked_at is not null;
+create index if not exists schedules_error on pgflowd.schedules (name) where error is not null;
 create index if not exists schedules_flow_slug on pgflowd.schedules (flow_slug);
 create index if not exists schedules_error on pgflowd.schedules (name) where error is not null;
