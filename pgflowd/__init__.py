@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pgflowd.async_client import AsyncClient
-    from pgflowd.client import Client, Run, RunWithStates, StepState
+    from pgflowd.client import Client, Run, RunEvent, RunWithStates, StepState
     from pgflowd.errors import (
         AccessDenied,
         BadDependency,
@@ -58,7 +58,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "pgflowd.async_client": ["AsyncClient"],
-    "pgflowd.client": ["Client", "Run", "RunWithStates", "StepState"],
+    "pgflowd.client": ["Client", "Run", "RunEvent", "RunWithStates", "StepState"],
     "pgflowd.flow": [
         "ChildRun",
         "Context",
@@ -99,6 +99,7 @@ __all__ = [
     "Run",
     "RunEnded",
     "RunError",
+    "RunEvent",
     "RunExists",
     "RunWithStates",
     "Schedule",

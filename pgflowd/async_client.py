@@ -14,6 +14,7 @@ import psycopg
 
 from pgflowd.client import NAME, RunId
 from pgflowd.core.definition.schedule import Schedule
+from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
@@ -100,6 +101,12 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
+
+    async def timeline(
+        self, run_id: RunId, *, after: datetime | None = None, conn: AsyncConnection | None = None
+    ) -> list[RunEvent]:
+        """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
+        return await self._perform(operations.timeline(run_id_of(run_id), after), conn)
 
     async def cancel(
         self,

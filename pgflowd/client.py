@@ -23,6 +23,7 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.definition.schedule import Schedule
+from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
@@ -34,7 +35,7 @@ from pgflowd.db.connection import connect
 from pgflowd.db.operations import Operation, PatientWait, run_sync
 from pgflowd.errors import Unreachable
 
-__all__ = ["Client", "Run", "RunWithStates", "StepState"]
+__all__ = ["Client", "Run", "RunEvent", "RunWithStates", "StepState"]
 
 T = TypeVar("T")
 RunId = UUID | str
@@ -111,6 +112,12 @@ class Client(ClientConnections[Connection]):
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return self._perform(operations.get_with_states(run_id_of(run_id)), conn)
+
+    def timeline(
+        self, run_id: RunId, *, after: datetime | None = None, conn: Connection | None = None
+    ) -> list[RunEvent]:
+        """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
+        return self._perform(operations.timeline(run_id_of(run_id), after), conn)
 
     def cancel(
         self,

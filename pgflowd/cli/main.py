@@ -52,6 +52,8 @@ COMMANDS = (
     Entry("schedules", "commands.schedules", "List schedules, and fire, pause and change them."),
     Entry("check", "commands.check", "Check config, flows and database."),
     Entry("stalled", "commands.stalled", "List, requeue and fail stalled tasks."),
+    Entry("dead", "commands.dead", "List tasks that have failed for good."),
+    Entry("log", "commands.log", "Show what people and clients did."),
     Entry("doctor", "commands.doctor", "Examine the database: versions, permissions, clocks."),
     Entry("db", "commands.db", "Install, upgrade and verify the schema."),
     Entry("systemd", "commands.systemd", "Install and examine the units for systemd."),

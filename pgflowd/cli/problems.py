@@ -62,6 +62,13 @@ def for_each(
         documents.append(document)
         if not app.json:
             app.print(line)
+    print_outcomes(app, key, documents, errors)
+
+
+def print_outcomes(
+    app: App, key: str, documents: Sequence[Mapping[str, Any]], errors: Sequence[PgflowdError]
+) -> None:
+    """Print what became of many items, but for the lines; see `for_each`."""
     if app.json:
         app.print_document(**{key: documents})
     if errors:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,12 +20,13 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
-from pgflowd.db import flows, pruning, runs, signals, undos
+from pgflowd.db import flows, history, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
@@ -151,6 +153,14 @@ def delete(run_id: UUID, actor: str | None) -> Operation[int]:
     """How many runs went, with those that the run had started."""
     gone: int = yield pruning.delete(run_id, actor)
     return gone
+
+
+def timeline(run_id: UUID, after: datetime | None) -> Operation[list[RunEvent]]:
+    """What happened in a run. NotFound for an unknown one, whose timeline is empty."""
+    events: list[RunEvent] = yield history.timeline(run_id, after)
+    if not events:
+        yield from get(run_id)
+    return events
 
 
 def signal(

@@ -17,7 +17,7 @@ declare
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.delete_run,
     pgflowd.disarm,
     pgflowd.due_late, pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.flow_stats, pgflowd.follow, pgflowd.heartbeat,
-    pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows,
+    pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_actions, pgflowd.list_dead, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows,
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
     pgflowd.postpone_schedule, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
@@ -26,7 +26,7 @@ declare
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes, pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,
-    pgflowd.run_troubles, pgflowd.schedule_troubles, pgflowd.signal,
+    pgflowd.run_timeline, pgflowd.run_troubles, pgflowd.schedule_troubles, pgflowd.signal,
     pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.undecided_tasks, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{

@@ -6,19 +6,18 @@ They need the database and no daemon. What stays, and why, the SQL decides (pgfl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_pauses import runs_argument
+from pgflowd.cli.commands.run_choice import ENDED, Chosen, Done, change_chosen, choosing
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_runs, flow_slugs, unknown_flow
+from pgflowd.cli.lookup import flow_slugs, unknown_flow
 from pgflowd.cli.params import DURATION, FLOW
-from pgflowd.cli.problems import for_each
 from pgflowd.core.text import counted, duration
 
 if TYPE_CHECKING:
@@ -75,27 +74,25 @@ def prune(
 
 
 @click.command(cls=Command)
-@runs_argument
-@yes_option
+@choosing(*ENDED)
 @pass_app
-def delete(app: App, run: Sequence[str], yes: bool) -> None:
+def delete(app: App, /, **chosen: Any) -> None:
     """Delete runs that have ended, with all that belongs to them, and their children.
+
+    Filters choose many; `runs prune` deletes old ones.
 
     \b
     Example: pgflowd runs delete 7f3a9c12
+             pgflowd runs delete --flow send_email --status cancelled
     """
     from pgflowd.db import operations
 
-    with database(app) as conn:
-        found = find_runs(conn, run)
-        app.confirm(f"delete {counted(len(found), 'run')}?", yes=yes)
+    def change(conn: psycopg.Connection[Any], run_id: UUID) -> Done:
+        gone = operations.run_sync(conn, operations.delete(run_id, None))
+        more = f", with {counted(gone - 1, 'run')} that it started" if gone > 1 else ""
+        return f"run {run_id} deleted{more}", {"run_id": str(run_id), "deleted": gone}
 
-        def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            gone = operations.run_sync(conn, operations.delete(run_id, None))
-            more = f", with {counted(gone - 1, 'run')} that it started" if gone > 1 else ""
-            return f"run {run_id} deleted{more}", {"run_id": str(run_id), "deleted": gone}
-
-        for_each(app, "runs", found, change)
+    change_chosen(app, "delete", Chosen(**chosen), ENDED, change, asks_always=True)
 
 
 def _parts(

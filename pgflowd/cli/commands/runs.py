@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_choice import runs_argument
 from pgflowd.cli.commands.run_deletes import delete, prune
 from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
+from pgflowd.cli.commands.run_log import log
 from pgflowd.cli.commands.run_output import output
-from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.commands.run_undos import undo
+from pgflowd.cli.commands.run_verbs import cancel, pause, resume, retry
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
-from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, REASON_OPTION, RUN
-from pgflowd.cli.problems import for_each
+from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
 from pgflowd.cli.run_details import read_details
 from pgflowd.cli.terminal.run_view import (
     print_run,
@@ -37,7 +38,7 @@ from pgflowd.cli.terminal.run_view import (
 )
 from pgflowd.core.ids import uuid7
 from pgflowd.core.statuses import RunStatus
-from pgflowd.errors import NotRetryable, UnknownFlow
+from pgflowd.errors import UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
@@ -259,78 +260,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
         wait_for(app, conn, find_runs(conn, run), timeout)
 
 
-@runs.command()
-@runs_argument
-@REASON_OPTION
-@click.option("--undo", "then_undo", is_flag=True, help="Then undo them, whatever their flow says.")
-@pass_app
-def cancel(app: App, run: Sequence[str], reason: str | None, then_undo: bool) -> None:
-    """Cancel runs, and stop their running tasks.
-
-    \b
-    Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
-             pgflowd runs cancel 7f3a9c12 --undo
-    """
-    from pgflowd.db import operations
-
-    def cancel_one(run_id: UUID) -> Operation[Run]:
-        return operations.cancel(run_id, reason, None, then_undo)
-
-    _change_each(app, run, cancel_one, "cancelled")
-
-
-@runs.command()
-@runs_argument
-@click.option("--even-if-cancelled", is_flag=True, help="Also retry cancelled runs.")
-@click.option("--follow", "then_follow", is_flag=True, help="Then print their events.")
-@pass_app
-def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bool) -> None:
-    """Retry the failed steps of runs; completed work stays.
-
-    \b
-    Example: pgflowd runs retry @last --follow
-    """
-    from pgflowd.db import operations
-
-    def retry_one(run_id: UUID) -> Any:
-        try:
-            return (yield from operations.retry(run_id, None, even_if_cancelled, None))
-        except NotRetryable as error:
-            if "has never begun" in error.text:
-                raise
-            if RunStatus.CANCELLED in error.text:
-                error.next = "--even-if-cancelled retries it"
-            else:
-                error.next = "only a failed run can be retried; see `pgflowd runs show`"
-            raise
-
-    if not then_follow:
-        _change_each(app, run, retry_one, "retried")
-        return
-    with database(app, listening=True) as conn:
-        follower = follower_of(app, conn, find_runs(conn, run), with_output=True)
-        follower.skip_past()
-        for run_id in follower.open:
-            operations.run_sync(conn, retry_one(run_id))
-            app.note(f"run {run_id} retried")
-        print_events(app, follower, None)
-
-
 for _command in (
-    output, undo, pause, resume, reschedule, signal, approve, reject, delete, prune,
+    log, output, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject, delete, prune,
 ):  # fmt: skip
     runs.add_command(_command)
-
-
-def _change_each(
-    app: App, words: Sequence[str], operation: Callable[[UUID], Operation[Run]], done: str
-) -> None:
-    """Apply an operation to each of the runs, and print what was done."""
-    from pgflowd.db import operations
-
-    with database(app) as conn:
-
-        def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            return f"run {run_id} {done}", operations.run_sync(conn, operation(run_id)).to_json()
-
-        for_each(app, "runs", find_runs(conn, words), change)

@@ -1,7 +1,7 @@
 -- _deps_output(flow_slug, run_id, step_slug): returns {slug: output} of the step's completed
 -- deps. A skipped dep has no key; a completed one with SQL null has JSON null; no dep gives {}.
 -- Raises 54000 when they are more than a jsonb can hold.
--- Called by: _start_tasks, _unmet_steps.   Locks: nothing.
+-- Called by: pgflowd._task_input, _start_tasks, _unmet_steps.   Locks: nothing.
 create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
 returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare

@@ -2,7 +2,7 @@
 -- these tasks of a map, in their order: elements of the run's input for a root map, else of its
 -- parent's output. The array may be as large as a run's input. It is unpacked once, into a
 -- variable: a node of a plan that keeps it would copy it, and beyond `work_mem` into a file.
--- Called by: pgflowd._limit_items, _start_tasks.   Locks: nothing.
+-- Called by: pgflowd._limit_items, pgflowd._task_input, _start_tasks.   Locks: nothing.
 create or replace function pgflow._map_elements(
   flow_slug text, run_id uuid, step_slug text, deps_count int, task_indexes int[])
 returns jsonb[] language plpgsql stable set search_path = '', pg_temp as $$

@@ -1,0 +1,102 @@
+"""What happened: the events of a run, the actions of people, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.statuses import RunStatus
+
+_IDS = ("action_id", "signal_id", "run_id", "name")  # in the detail of an event
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """
+    Something that happened in a run.
+
+    `event` has a kind and a word: `run:started`, `step:completed`, `task:failed`, `child:started`,
+    `signal:received`, `action:cancel`. `actor` is a person or program that did it, if one did.
+    """
+
+    at: datetime
+    event: str
+    step: str | None
+    task: int | None
+    token: int | None  # of the attempt that began or ended
+    actor: str | None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.event.partition(":")[0]
+
+    @property
+    def word(self) -> str:
+        """What happened: a status, an outcome, or what somebody did."""
+        return self.event.partition(":")[2]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What no other event of its run has: a follower knows it by this."""
+        ids = (self.detail.get(name) for name in _IDS)
+        return (self.event, self.at, self.step, self.task, self.token, *ids)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of the run."""
+        return self.kind == "run" and self.word != "planned" and RunStatus(self.word).is_end
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self))
+
+
+@dataclass(frozen=True)
+class PersonAction:
+    """What a person or client did; its fields are the keys of its document."""
+
+    action_id: int
+    at: datetime
+    actor: str
+    action: str  # the verb: cancel, retry, approve, …
+    flow: str | None
+    run_id: UUID | None
+    step: str | None
+    task: int | None
+    reason: str | None
+    data: Mapping[str, Any] | None
+
+    @property
+    def key(self) -> int:
+        return self.action_id
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self))
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A task that has failed for good, and its run with it; with its last attempt."""
+
+    run_id: UUID
+    step: str
+    task: int
+    flow: str
+    attempts: int
+    token: int | None  # None: the attempt was not kept, like the next two
+    outcome: str | None
+    error_type: str | None
+    error: str | None
+    failed_at: datetime
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.run_id, self.step, self.task)
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self))

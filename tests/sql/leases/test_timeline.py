@@ -1,0 +1,190 @@
+"""The timeline of a run: what happened in it, read from the rows that say how it is."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from support.database import Row
+from support.leases import LeaseDatabase, element
+from support.timeline_replay import replay
+
+TIMELINE = "select * from pgflowd.run_timeline(%s)"
+STATUS = "select status from pgflowd.run_status where run_id = %s"
+
+SEEN = {"action:cancel", "action:retry", "action:pause", "run:cancelled", "task:completed"}
+
+
+def timeline(db: LeaseDatabase, run: uuid.UUID) -> list[Row]:
+    return db.rows(TIMELINE, run)
+
+
+def told(db: LeaseDatabase, run: uuid.UUID) -> list[str]:
+    """The events of a run, each with its step."""
+    return [f"{row.event} {row.step_slug or ''}".strip() for row in timeline(db, run)]
+
+
+class Life:
+    """A run, to which random things happen."""
+
+    def __init__(self, db: LeaseDatabase, seed: int) -> None:
+        self.db, self.random = db, random.Random(seed)
+        self.flow = db.flow("a", "m*:a", "b:m", "c:a", max_attempts=2)
+        self.run, self.worker = db.start(self.flow), db.worker(self.flow)
+        self.held: list[Row] = []
+
+    def claim(self) -> None:
+        self.db.rows(
+            "select pgmq.set_vt(%s, task.message_id, 0) from pgflow.step_tasks as task"
+            " where task.run_id = %s and task.status = 'queued'",
+            self.flow,
+            self.run,
+        )
+        self.held += self.db.claim(self.flow, self.worker, max_tasks=self.random.randint(1, 3))
+
+    def claim_without_lease(self) -> None:
+        self.db.upstream_claim(self.flow, self.worker)
+
+    def report(self) -> None:
+        if not self.held:
+            return
+        task = self.held.pop(self.random.randrange(len(self.held)))
+        outcome = self.random.choice(["completed"] * 4 + ["failed", "released", "crashed"])
+        answer = {"output": "[1, 2]"} if outcome == "completed" else {"error_message": "bad"}
+        self.db.report(element(task, outcome, **answer))
+
+    def suspend(self) -> None:
+        if self.held:
+            self.db.suspend(self.held.pop())
+
+    def lapse(self) -> None:
+        if self.held:
+            self.db.lapse(self.held.pop())
+            self.db.sweep()
+
+    def wake(self) -> None:
+        for step, index, _ in self.db.waits(self.run):
+            self.db.value("select pgflowd.task_wake(%s, %s, %s, 'jane', '')", self.run, step, index)
+
+    def person(self) -> None:
+        query = "select pgflowd.task_complete(%s, %s, 0, '[1]', 'jane')"
+        self.db.value(query, self.run, self.random.choice("ambc"))
+
+    def operate(self) -> None:
+        verbs = ["cancel(%s, '', '')", "retry(%s, '', true)", "retry(%s, '', true)", "pause(%s)"]
+        verb = self.random.choice([*verbs, "resume(%s)", "resume(%s)"])
+        self.db.value(f"select pgflowd.{verb}", self.run)
+
+    def live(self, acts: int) -> None:
+        happenings: list[Callable[[], None]] = [
+            *[self.claim] * 4, *[self.report] * 6, self.suspend, self.lapse, self.wake, self.person,
+            *[self.operate] * 3, self.claim_without_lease,
+        ]  # fmt: skip
+        for _ in range(acts):
+            with contextlib.suppress(psycopg.Error):
+                self.random.choice(happenings)()
+
+
+def statuses(db: LeaseDatabase, run: uuid.UUID) -> tuple[str, dict[str, str], dict[Any, str]]:
+    """The status of a run, of the steps that have begun or ended, and of their tasks."""
+    status = db.value(STATUS, run)
+    query = "select * from pgflow.step_states where run_id = %s and status <> 'created'"
+    steps = db.rows(query, run)
+    tasks = db.rows(
+        "select step_slug, task_index, status from pgflow.step_tasks where run_id = %s", run
+    )
+    return (
+        "started" if status in ("waiting", "quarantined") else status,
+        {row.step_slug: row.status for row in steps},
+        {(row.step_slug, row.task_index): row.status for row in tasks},
+    )
+
+
+@pytest.mark.parametrize("history", ["all", "failures", "off"])
+def test_a_random_run_is_now_what_its_timeline_adds_up_to(own: LeaseDatabase, history: str) -> None:
+    own.set("history", history)
+    seen = set()
+    for seed in range(10):
+        life = Life(own, seed)
+        for _ in range(3):
+            life.live(12)
+
+            events = timeline(own, life.run)
+            found = replay(events)
+
+            is_now = (found.status, found.steps, found.task_statuses)
+            assert is_now == statuses(own, life.run), (seed, events)
+            seen |= {event.event for event in events} | {f"run {found.status}"}
+    assert seen >= SEEN
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    return (*row[:5], row.detail.get("action_id"))
+
+
+def is_what_it_adds_up_to(db: LeaseDatabase, run: uuid.UUID) -> bool:
+    found = replay(timeline(db, run))
+    return (found.status, found.steps, found.task_statuses) == statuses(db, run)
+
+
+def test_the_timeline_tells_of_reports_that_came_too_late(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b", max_attempts=1)
+    run, worker = own.start(flow), own.worker(flow)
+    first, second = own.claim(flow, worker)
+    own.fail(first)
+    own.report(element(second, "completed"))
+    assert is_what_it_adds_up_to(own, run)
+
+    own.retry(run)
+    own.lapse(own.claim(flow, worker)[0])
+    own.cancel(run)
+    own.retry(run, cancelled=True)
+
+    seen = [event for event in told(own, run) if event.startswith(("task:l", "action:"))]
+    assert seen == ["task:late b", "action:retry", "action:cancel", "action:retry", "task:lost a"]
+    assert is_what_it_adds_up_to(own, run)
+
+
+def test_the_timeline_tells_who_asked_signalled_answered_and_woke(own: LeaseDatabase) -> None:
+    flow = own.flow("a")
+    start = "select run_id from pgflowd.start(%s, '{}', start_at => now() + '1 h', actor => 'ann')"
+    run = own.value(start.replace("'1 h'", "interval '1 h'"), flow)
+    own.value("select pgflowd.reschedule(%s, now() + interval '1 s', null, 'sooner', 'bob')", run)
+    own.do("update pgflowd.runs set start_at = now(), due_at = now()")
+    own.value("select done from pgflowd.process_due()")
+    worker = own.worker(flow)
+    wait = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
+    own.suspend(own.claim_one(flow, worker), wait)
+    own.value("select pgflowd.signal(%s, 'paid', '1', 'cid')", run)
+    while own.value("select done from pgflowd.process_due()"):
+        pass
+    own.suspend(own.claim_one(flow, worker))
+    own.value("select pgflowd.task_wake(%s, 'a', 0, 'dan', 'enough')", run)
+
+    by = [(row.event, row.actor) for row in timeline(own, run) if row.actor]
+    assert by == [
+        ("run:planned", "ann"),
+        ("action:reschedule", "bob"),
+        ("action:signal", "cid"),
+        ("signal:received", "cid"),
+        ("action:task_wake", "dan"),
+        ("task:freed", "dan"),
+    ]
+
+
+def test_a_follower_that_asks_again_from_the_last_moment_misses_nothing(own: LeaseDatabase) -> None:
+    life = Life(own, 7)
+    known: set[Any] = set()
+    last = None
+    for _ in range(12):
+        life.live(4)
+        for row in own.rows("select * from pgflowd.run_timeline(%s, %s)", life.run, last):
+            known.add(key_of(row))
+            last = row.at
+
+    assert {key_of(row) for row in timeline(own, life.run)} <= known
