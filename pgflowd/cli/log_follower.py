@@ -56,12 +56,12 @@ class LogFollower(Generic[E]):
         """What is there already; it does not come again."""
         return self._look()
 
-    def follow(self, is_end: Callable[[E], bool] = lambda entry: False) -> Iterator[E]:
-        """Yield entries until one is the end, for ever if none is."""
+    def follow(self, is_over: Callable[[list[E]], bool] = lambda entries: False) -> Iterator[E]:
+        """Yield entries until new ones say that it is over, for ever if none do."""
         while True:
             began = time.monotonic()
             new = self._look()
-            if any(map(is_end, new)):
+            if is_over(new):
                 yield from new
                 self._whole_at = 0.0
                 yield from self._look()

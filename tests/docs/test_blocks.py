@@ -74,7 +74,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         run = (
             "README.md", "scaling.md", "waits.md", "child-runs.md", "planned-runs.md", "gates.md",
             "people.md", "quarantine.md", "progress.md", "undo.md",
-            "schedules.md",
+            "schedules.md", "history.md",
         )  # fmt: skip
         assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":
@@ -83,7 +83,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         values = from_document(tomllib.loads(block.text), lines_of(block.text), "page", "/")
         assert build(values, lambda ref: ref.written).problems == []
     elif block.language == "sql":
-        assert block.page.name in ("planned-runs.md", "schedules.md"), (
+        assert block.page.name in ("planned-runs.md", "schedules.md", "history.md"), (
             "the SQL of no other page is run"
         )
     elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py

@@ -67,7 +67,7 @@ def choosing(*statuses: RunStatus) -> Callable[[F], F]:
             click.option("--since", "since_s", type=DURATION, metavar="DUR",
                          help="Runs started within this time."),
             click.option("--status", "statuses", type=click.Choice(names), multiple=True,
-                         metavar="STATUS", help=f"Runs that are {' or '.join(names)}."),
+                         metavar="STATUS", help=f"{', '.join(names)}; may be repeated."),
             click.option("--flow", type=FLOW, metavar="SLUG", help="Runs of this flow."),
             click.argument("words", metavar="[RUN]...", type=RUN, nargs=-1),
         ):  # fmt: skip

@@ -50,7 +50,7 @@ def print_events(
             writer.write(entry)
     except KeyboardInterrupt:
         for word in map(short_id, follower.open):
-            app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
+            app.note(f"run {word} goes on: `pgflowd runs follow {word}`")
         raise
     for run in follower.ended.values():
         if run.status is RunStatus.UNDO_FAILED:

@@ -12,6 +12,7 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import RUN
 from pgflowd.cli.terminal.history_view import LogWriter
+from pgflowd.core.documents.history import is_over
 
 
 @click.command(cls=Command)
@@ -34,7 +35,7 @@ def log(app: App, run: str, follow: bool) -> None:
         writer = LogWriter(app)
         if follow:
             log = LogFollower(conn, partial(history.timeline, run_id), reconnector(app))
-            for event in log.follow(lambda event: event.is_end):
+            for event in log.follow(is_over):
                 writer.write_event(event)
             return
     if app.json:

@@ -261,6 +261,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 
 for _command in (
-    log, output, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject, delete, prune,
+    log, output, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject, delete,
+    prune,
 ):  # fmt: skip
     runs.add_command(_command)

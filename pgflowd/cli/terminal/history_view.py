@@ -17,9 +17,11 @@ PERSON = Mark("◆", "@", "magenta")
 RECEIVED = Mark("✉", "<", "blue")
 FREED = Mark("▷", ">", "blue")
 _STATUSES: dict[str, type[Status]] = {
-    "run": RunStatus, "child": RunStatus, "step": StepStatus, "task": Outcome
+    "run": RunStatus, "child": RunStatus, "undo": RunStatus, "step": StepStatus, "task": Outcome
 }  # fmt: skip
-_KNOWN_ELSEWHERE = ("action_id", "reason", "signal_id")  # in the line, or of no use on a screen
+# in the line, or of no use on a screen
+_KNOWN_ELSEWHERE = ("action_id", "reason", "signal_id", "token", "error", "ended_at")
+_WORDS = {"status": "it was", "before": "it was", "result": "now"}
 _MAX_SLUG_WIDTH = 24
 _VALUE_WIDTH = 60  # characters of a value in a line
 
@@ -104,8 +106,8 @@ def _told(event: RunEvent) -> tuple[Mark, str]:
     if event.event == "run:planned":
         return RunStatus.SCHEDULED.mark, f"planned{by}{_listed(detail)}"
     mark = _STATUSES[event.kind](event.word).mark
-    if event.kind == "child":
-        run = f"child run {short_id(str(detail.get('run_id')))} of {detail.get('flow')}"
+    if event.kind in ("child", "undo"):
+        run = f"{event.kind} run {short_id(str(detail.get('run_id')))} of {detail.get('flow')}"
         return mark, f"{run} {event.word}{by}"
     word = event.word.replace("_", " ")
     if "attempt" in detail:
@@ -131,9 +133,10 @@ def _object_of(action: PersonAction) -> str:
 
 def _listed(detail: Mapping[str, Any]) -> str:
     """What else is known, in brackets."""
-    shown = [
-        f"{name} {value if isinstance(value, str) else brief(value, _VALUE_WIDTH)}"
+    texts = {
+        name: value if isinstance(value, str) else brief(value, _VALUE_WIDTH)
         for name, value in detail.items()
         if name not in _KNOWN_ELSEWHERE
-    ]
+    }
+    shown = [f"{_WORDS.get(name, name)} {text}" for name, text in texts.items()]
     return f" ({', '.join(shown)})" if shown else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -47,13 +47,14 @@ class RunEvent:
         ids = (self.detail.get(name) for name in _IDS)
         return (self.event, self.at, self.step, self.task, self.token, *ids)
 
-    @property
-    def is_end(self) -> bool:
-        """Whether it is the end of the run."""
-        return self.kind == "run" and self.word != "planned" and RunStatus(self.word).is_end
-
     def to_json(self) -> dict[str, Any]:
         return plain(vars(self))
+
+
+def is_over(events: Sequence[RunEvent]) -> bool:
+    """Whether these events end the run: one that is undone goes on."""
+    words = [event.word for event in events if event.kind == "run" and event.word != "planned"]
+    return bool(words) and RunStatus(words[-1]).is_end
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
--- _run_events(run_id): the beginning and the end of a run and of its children, see run_timeline. `rank` orders
+-- _run_events(run_id): the beginning and the end of a run, of its children and of its undos, see run_timeline. `rank` orders
 -- what has the same moment. Who asked for a run that began at once stands at its start.
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._run_events(run_id uuid)
 returns table (at timestamptz, event text, actor text, detail jsonb, rank int)
 language sql stable set search_path = '' as $$
   with family as (
-    select ours.run_id as id, true as is_child, ours.parent_step, ours.parent_index
+    select ours.run_id as id, 'child:' as kind, ours.parent_step, ours.parent_index
       from pgflowd.runs as ours where ours.parent_run_id = _run_events.run_id
     union all
-    select _run_events.run_id, false, null, null
+    select ours.run_id, 'undo:', null, null
+      from pgflowd.runs as ours where ours.undo_of = _run_events.run_id
+    union all
+    select _run_events.run_id, 'run:', null, null
   ), member as (
     select family.*, coalesce(core.flow_slug, ours.flow_slug) as flow_slug, core.started_at,
            coalesce(core.ended_at, case when ours.state = 'ended'
@@ -19,7 +22,8 @@ language sql stable set search_path = '' as $$
                 when ours.cancelled_at is not null then 'cancelled' else 'failed' end as ended_as,
            core.error_message, ours.created_at, ours.created_by, ours.start_at, ours.expires_at,
            ours.labels, ours.singleton_key, ours.cancelled_by, ours.cancel_reason,
-           ours.parent_run_id,
+           ours.parent_run_id, ours.undo_state, ours.undo_wanted_at, ours.undo_by, ours.undo_reason,
+           max(core.ended_at) filter (where family.kind = 'undo:') over () as undo_ended_at,
            ours.state <> 'started' or ours.created_at < core.started_at as was_planned
       from family
       left join lateral (
@@ -39,12 +43,15 @@ language sql stable set search_path = '' as $$
        (member.started_at, 'started', true,
         case when member.was_planned is not true then member.created_by end, 2),
        (member.ended_at, member.ended_as, true,
-        case when member.ended_as = 'cancelled' then member.cancelled_by end, 9))
+        case when member.ended_as = 'cancelled' then member.cancelled_by end, 9),
+       (member.undo_wanted_at, 'undoing', member.kind = 'run:', member.undo_by, 10),
+       (member.undo_ended_at, member.undo_state,
+        member.kind = 'run:' and member.undo_state in ('undone', 'undo_failed'), null, 11))
        as one (at, word, did_happen, actor, rank)
      where one.did_happen and one.at is not null
   )
-  select told.at, case when told.is_child then 'child:' else 'run:' end || told.word, told.actor,
-         case when told.is_child then jsonb_build_object(
+  select told.at, told.kind || told.word, told.actor,
+         case when told.kind <> 'run:' then jsonb_build_object(
                 'run_id', told.id, 'flow', told.flow_slug, 'step', told.parent_step,
                 'task', told.parent_index)
               when told.word = 'planned' then jsonb_build_object(
@@ -53,6 +60,7 @@ language sql stable set search_path = '' as $$
               when told.word = 'started' then jsonb_build_object(
                 'flow', told.flow_slug, 'parent_run_id', told.parent_run_id)
               when told.word = 'cancelled' then jsonb_build_object('reason', told.cancel_reason)
+              when told.word = 'undoing' then jsonb_build_object('reason', told.undo_reason)
               when told.word = 'failed' then jsonb_build_object('error', told.error_message) end,
          told.rank
     from told;

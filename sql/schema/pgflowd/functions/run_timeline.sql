@@ -6,7 +6,7 @@
 --                  `detail` if the task has failed with it
 --   task:completed, …   without a token: what became of a task whose attempts do not say so: they were not
 --                  kept (`history`), or it was not claimed by us
---   task:waiting, task:freed, signal:received, child:started, child:completed, …
+--   task:waiting, task:freed, signal:received, child:started, child:completed, undo:started, …
 --   action:cancel, …   what somebody did; `actor` says who
 -- Events of one moment are in the order in which one leads to the other. `detail` never has an input or an
 -- output. A run with many tasks has some events for each. `missing` stands for columns that some cores do

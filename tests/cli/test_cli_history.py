@@ -1,0 +1,143 @@
+"""What happened and who did it, on the command line; and verbs over many runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import pytest
+from support.shop import Shop
+
+from pgflowd.testing.until import until
+
+ACTIONS = "select action from pgflowd.actions order by action_id"
+
+
+def actions(shop: Shop) -> list[str]:
+    return [row[0] for row in shop.conn.execute(ACTIONS).fetchall()]
+
+
+def statuses(shop: Shop) -> list[str]:
+    query = "select status from pgflowd.run_status order by run_id"
+    return [row[0] for row in shop.conn.execute(query).fetchall()]
+
+
+def test_the_log_of_a_run_tells_its_attempts_and_who_did_what(here, shop):
+    run = shop.start()
+    key = shop.claim_all()["website#0"]
+    here("runs", "pause", str(run), "--reason", "too hot")
+    here("runs", "resume", str(run))
+    fail = "select pgflowd.fail(%s, %s, %s, %s, 'no such host', retry => false)"
+    shop.conn.execute(fail, key)
+
+    lines = here("runs", "log", str(run)).out.splitlines()
+
+    told = [re.sub(r"^[\d:.]+ +", "", line) for line in lines[1:]]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", lines[0])
+    assert [line.split(" ", 1)[0] for line in told[:3]] == ["run", "website", "website"]
+    assert any("pause by postgres: too hot" in line for line in told)
+    assert any("attempt 1 failed, for good: no such host" in line for line in told)
+    events = here("runs", "log", str(run), "--json").json["events"]
+    assert (events[0]["event"], events[-1]["event"]) == ("run:started", "run:failed")
+    assert here("runs", "log", "00000000-0000-0000-0000-000000000000").code == 4
+
+
+def test_the_log_shows_who_did_what_to_which_run(here, shop):
+    run, other = shop.start("send_email"), shop.start("send_email")
+    here("runs", "cancel", str(run), "--reason", "wrong customer")
+    shop.conn.execute("select pgflowd.cancel(%s, '', 'jane')", (other,))
+    here("db", "set", "crash_limit", "7")
+
+    out = here("log").out
+    assert re.search(r"postgres +\S cancel run \w{8} of send_email: wrong customer", out)
+    assert "set_setting (name crash_limit, value 7, it was 5)" in out
+    (mine,) = here("log", "--actor", "jane", "--json").json["actions"]
+    assert (mine["action"], mine["run_id"]) == ("cancel", str(other))
+    assert len(here("log", "--run", str(run), "--since", "1h", "--json").json["actions"]) == 1
+    assert "there are no such actions" in here("log", "--actor", "nobody").err
+
+
+def test_a_follower_of_a_log_misses_nothing_until_the_run_ends(process, shop, database):
+    run = shop.start("send_email")
+    found: list[Any] = []
+
+    def follow() -> None:
+        url = ("--database-url", database.dsn)
+        found.append(process("runs", "log", str(run), "-f", "--json", *url))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    with database.connect() as late, late.transaction():
+        late.execute("select pgflowd.signal(%s, 'early', '1', 'jane')", (run,))
+        shop.conn.execute("select pgflowd.signal(%s, 'paid', '1', 'joe')", (run,))
+        is_read = "select true from pg_stat_activity where query ~ 'run_timeline' limit 1"
+        until(lambda: shop.conn.execute(is_read).fetchone())
+    shop.complete(shop.claim_all("send_email")["perform#0"])
+    follower.join()
+
+    lines = [json.loads(line) for line in found[0].out.splitlines()]
+    events = [line["event"] for line in lines]
+    assert sorted(events) == sorted(event.event for event in database.client.timeline(run))
+    assert len(events) == len(set((one["event"], one["at"], str(one["detail"])) for one in lines))
+
+
+def test_dead_letters_are_tasks_that_failed_for_good(here, shop):
+    run = shop.start()
+    key = shop.claim_all()["website#0"]
+    fail = "select pgflowd.fail(%s, %s, %s, %s, 'no such host', retry => false)"
+    shop.conn.execute(fail, key)
+    shop.conn.execute("select pgflowd.cancel(%s, '', '')", (shop.start("send_email"),))
+
+    (dead,) = here("dead", "list", "--json").json["tasks"]
+    assert (dead["run_id"], dead["step"], dead["error"]) == (str(run), "website", "no such host")
+    assert "no such host" in here("dead", "list", "--flow", "analyze_website", "--since", "1d").out
+    assert "there are no such tasks" in here("dead", "list", "--flow", "send_email").err
+    assert here("dead", "list", "--flow", "send_mail").code == 4
+    traceback = "select traceback from pgflowd.dead_letters"
+    assert shop.conn.execute(traceback).fetchall() == [(None,)]
+
+
+def test_many_runs_are_cancelled_and_retried_with_an_action_each(here, shop):
+    for _ in range(60):
+        shop.start("send_email")
+    shop.start()
+
+    refused = here("runs", "cancel", "--flow", "send_email")
+    assert (refused.code, "Cancel 60 runs?" in refused.err) == (6, True)
+    done = here("runs", "cancel", "--flow", "send_email", "--since", "1d", "--yes")
+
+    assert (done.code, len(done.out.splitlines())) == (0, 60)
+    assert sorted(set(statuses(shop))) == ["cancelled", "started"]
+    assert actions(shop) == ["cancel"] * 60
+    again = here("runs", "cancel", "--flow", "send_email", "--yes")
+    assert (again.code, again.out, "there are no such runs" in again.err) == (0, "", True)
+    filters = ("--flow", "send_email", "--status", "cancelled", "--yes", "--json")
+    left = here("runs", "retry", *filters)
+    assert (left.code, left.json["runs"]) == (6, [])
+    assert "--even-if-cancelled" in left.problems[0]["next"]
+    retried = here("runs", "retry", *filters, "--even-if-cancelled", "--reason", "by mistake")
+    assert len(retried.json["runs"]) == 60
+    assert actions(shop).count("retry") == 60
+
+
+def test_a_run_that_refuses_is_reported_and_keeps_none_of_the_others(here, shop, monkeypatch):
+    runs = [shop.start("send_email") for _ in range(3)]
+    listed = here("runs", "pause", "--flow", "send_email", "--yes")
+    assert listed.code == 0
+    shop.conn.execute("select pgflowd.cancel(%s, '', '')", (runs[1],))
+    from pgflowd.cli.commands import run_verbs
+
+    monkeypatch.setattr(run_verbs, "_matching", lambda *_: sorted(runs))
+    resumed = here("runs", "pause", "--flow", "send_email", "--yes")
+
+    assert (resumed.code, len(resumed.out.splitlines())) == (6, 2)
+    assert "cannot be paused: it is cancelled" in resumed.err
+
+
+@pytest.mark.parametrize("words", ["@last --flow send_email", "--status failed"])
+def test_runs_are_named_or_chosen_and_only_those_that_the_verb_fits(here, shop, words):
+    shop.start("send_email")
+
+    assert here("runs", "pause", *words.split(), "--yes").code == 2
