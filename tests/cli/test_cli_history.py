@@ -80,7 +80,7 @@ def test_a_follower_of_a_log_misses_nothing_until_the_run_ends(process, shop, da
     lines = [json.loads(line) for line in found[0].out.splitlines()]
     events = [line["event"] for line in lines]
     assert sorted(events) == sorted(event.event for event in database.client.timeline(run))
-    assert len(events) == len(set((one["event"], one["at"], str(one["detail"])) for one in lines))
+    assert len(events) == len({(one["event"], one["at"], str(one["detail"])) for one in lines})
 
 
 def test_dead_letters_are_tasks_that_failed_for_good(here, shop):
@@ -105,7 +105,7 @@ def test_many_runs_are_cancelled_and_retried_with_an_action_each(here, shop):
     shop.start()
 
     refused = here("runs", "cancel", "--flow", "send_email")
-    assert (refused.code, "Cancel 60 runs?" in refused.err) == (6, True)
+    assert (refused.code, "cancel 60 runs?" in refused.err) == (6, True)
     done = here("runs", "cancel", "--flow", "send_email", "--since", "1d", "--yes")
 
     assert (done.code, len(done.out.splitlines())) == (0, 60)
@@ -127,9 +127,9 @@ def test_a_run_that_refuses_is_reported_and_keeps_none_of_the_others(here, shop,
     listed = here("runs", "pause", "--flow", "send_email", "--yes")
     assert listed.code == 0
     shop.conn.execute("select pgflowd.cancel(%s, '', '')", (runs[1],))
-    from pgflowd.cli.commands import run_verbs
+    from pgflowd.cli.commands import run_choice
 
-    monkeypatch.setattr(run_verbs, "_matching", lambda *_: sorted(runs))
+    monkeypatch.setattr(run_choice, "_matching", lambda *_: sorted(runs))
     resumed = here("runs", "pause", "--flow", "send_email", "--yes")
 
     assert (resumed.code, len(resumed.out.splitlines())) == (6, 2)

@@ -29,7 +29,7 @@ FLAGS = {  # what the surface promises, and no more
     "runs list": "--flow --status --since --label --limit",
     "runs show": "--input --output --attempts --checkpoints --tree",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow",
-    "runs cancel": "--flow --status --since --label --yes --reason",
+    "runs cancel": "--flow --status --since --label --yes --reason --undo",
     "runs retry": "--flow --status --since --label --yes --even-if-cancelled --reason --follow",
     "runs signal": "--dedup", "runs reschedule": "--at --delay --expires --reason",
     "runs pause": "--flow --status --since --label --yes --reason",
@@ -37,6 +37,8 @@ FLAGS = {  # what the surface promises, and no more
     "flows pause": "--reason", "flows resume": "--reason",
     "runs prune": "--older-than --flow --keep-failed --dry-run --yes",
     "runs delete": "--flow --status --since --label --yes",
+    "runs undo": "--flow --status --since --label --yes --reason --again --follow",
+    "runs output": "--step --task --attempt --follow",
     "runs approve": "--note",
     "runs reject": "--note", "signals list": "--run --open --limit",
     "tasks list": "--status --flow --run --needs --limit", "tasks wake": "--reason",
@@ -131,6 +133,9 @@ FORMS = {
     "log": Forms("log --actions", "signal run", "actions", "log --since 5", "it has no unit",
                  on="waiting"),
     "dead list": Forms("dead list", "website#0", "tasks", "dead lst", "'list'", on="failed"),
+    "runs undo": Forms("runs undo @last", "is being undone", "runs",
+                       "runs undo", "name runs, or choose", on="undoable"),
+    "runs output": Forms("runs output @last", "", "run_id", "runs output", "missing argument"),
     "runs cancel": Forms("runs cancel @last", "cancelled", "runs",
                          "runs cancel", "name runs, or choose", on="open"),
     "runs retry": Forms("runs retry @last", "retried", "runs",
@@ -247,8 +252,14 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
             return
         shop = request.getfixturevalue("shop")
         monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)
-        if on == "completed":
+        if on in ("completed", "undoable"):
             shop.run_through()
+        if on == "undoable":
+            shop.do(
+                "insert into pgflowd.step_options (flow_slug, step_slug, undo)"
+                " values ('analyze_website', 'website', 'completed')"
+            )
+        if on in ("completed", "undoable"):
             return
         if on == "scheduled":
             add = "select pgflowd.set_schedule('nightly', 'send_email', '0 3 * * *')"

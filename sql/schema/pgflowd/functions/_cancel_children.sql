@@ -2,7 +2,7 @@
 -- hundred at most, since each costs a millisecond. Returns those of these runs of which children are still
 -- open, or are locked just now: look again soon.
 -- Called by: _process_runs.
--- Locks: the children, skipping locked ones; see cancel. The caller holds the runs.
+-- Locks: the children, skipping locked ones; see _cancel. The caller holds the runs.
 create or replace function pgflowd._cancel_children(run_ids uuid[])
 returns uuid[] language plpgsql set search_path = '' as $$
 declare

@@ -3,7 +3,7 @@
 -- (_process_line); one that is to be undone is; who waits for one that has ended is to be told, and the children of
 -- one that was cancelled, or is undone, are cancelled. A run that was started by hand with the id of a planned one is that run.
 -- It may sort again what process_due must not: else all that is planned is read in its order.
--- Called by: _process_due_runs.   Locks: what a start and cancel lock; the caller holds the runs and
+-- Called by: _process_due_runs.   Locks: what a start and _cancel lock; the caller holds the runs and
 -- their keys.
 create or replace function pgflowd._process_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' set enable_sort = on as $$
