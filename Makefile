@@ -5,6 +5,7 @@
 # make load    an hour of work in minutes, TASKS=200000
 # make soak    limits, while processes die and runs are paused, MINUTES=10 SEED=7
 # make ticks   schedules of a second, while processes die, MINUTES=10 SEED=7
+# make undos   runs are undone while all is killed, RUNS=1000 SEED=7
 # make figures how large the package is, and whether one fact still stands in one place
 # make timing  the few tests that measure time, on a quiet machine
 #
@@ -33,7 +34,7 @@ FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_ru
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks peers clean
+.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -66,6 +67,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/gates.py
 	$(VENV)/bin/python bench/growth.py
 	$(VENV)/bin/python bench/schedules.py
+	$(VENV)/bin/python bench/undo.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -76,6 +78,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/gates.py --quick
 	$(VENV)/bin/python bench/growth.py --quick
 	$(VENV)/bin/python bench/schedules.py --quick
+	$(VENV)/bin/python bench/undo.py --quick
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \
@@ -93,6 +96,9 @@ soak: $(TEST_READY)
 ticks: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/ticks.py $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(SEED),--seed $(SEED))
+
+undos: $(TEST_READY)
+	$(VENV)/bin/python tests/chaos/undos.py $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))
 
 peers: $(PEERS_READY)
 

@@ -14,6 +14,7 @@ from typing import Any
 import chaos_gates
 import chaos_runs
 import chaos_ticks
+import chaos_undos
 import chaos_waits
 import psycopg
 from chaos_environment import LEASE_S, RUNS, Environment
@@ -81,6 +82,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_runs.troubles(environment, _stood_still)
     troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += chaos_ticks.troubles(environment)
+    troubles += chaos_undos.troubles(environment, _stood_still)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
     return troubles

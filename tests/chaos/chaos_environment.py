@@ -94,7 +94,8 @@ select pgflowd.signal(run.run_id, 'go', to_jsonb(gen_random_uuid()))
 """
 OPEN = """
 select (select count(*) from pgflow.runs where status = 'started')
-       + (select count(*) from pgflowd.runs where state = 'planned')
+       + (select count(*) from pgflowd.runs
+           where state = 'planned' or undo_state in ('wanted', 'undoing'))
 """
 
 Given = Callable[[random.Random], Any]
@@ -110,6 +111,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "single": (4, "completed", lambda chance: {"s": chance.random() / 5}),
     "parents": (2, "completed", lambda chance: {"n": chance.randrange(5)}),
     "ticking": (0, "completed", lambda chance: {}),  # started by its schedules
+    "saga": (3, "failed", lambda chance: {"s": chance.random(), "n": chance.randrange(5)}),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),

@@ -156,7 +156,10 @@ def retry(environment: Environment, place: Place) -> str:
     """Failed runs are retried while siblings still run, open ones are cancelled and retried."""
     query = """
         with run as (
-          select run_id, status from pgflow.runs where status = %s order by started_at desc limit %s
+          select run_id, status from pgflow.runs
+           where status = %s and run_id not in (
+             select run_id from pgflowd.runs where coalesce(undo_state, undo_of::text) is not null)
+           order by started_at desc limit %s
         ), remembered as (
           insert into chaos_retried select run_id from run)
         select count(case status when 'started' then pgflowd.cancel(run_id, 'chaos', 'chaos') end),

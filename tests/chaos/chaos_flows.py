@@ -325,6 +325,50 @@ def tells(run: dict[str, Any], ctx: Context) -> int:
     return done(ctx, run["n"])
 
 
+saga = Flow("saga", timeout=5, **SURVIVES)
+
+
+@saga.step
+def books(run: dict[str, Any], ctx: Context) -> list[int]:
+    work(ctx, run["s"] / 5)
+    return done(ctx, list(range(run["n"])))
+
+
+@saga.map(over=books)
+def sends(item: int, ctx: Context) -> int:
+    work(ctx, random.random() / 5)
+    mishap(ctx)
+    return done(ctx, item)
+
+
+@saga.step
+def charges(books: list[int], ctx: Context) -> int:
+    work(ctx, random.random() / 5)
+    mishap(ctx)
+    return done(ctx, len(books))
+
+
+@saga.step(max_attempts=1, after=["books"])
+def breaks(run: dict[str, Any], ctx: Context) -> None:
+    """Fails while the others are at work."""
+    work(ctx, run["s"] / 5)
+    raise ValueError("as it must")
+
+
+def undoes(ctx: Context) -> None:
+    assert ctx.undo is not None
+    note(ctx, "start")
+    mishap(ctx)
+    step = ctx.step_slug.removeprefix("undo_")
+    note(ctx, "undid", [ctx.undo.run_id, step, ctx.undo.task_index])
+    mishap(ctx)
+    done(ctx, None)
+
+
+for _step in (books, sends, charges):
+    saga.undo(_step)(undoes)
+
+
 late = Flow("late", max_attempts=1, timeout=1)
 
 

@@ -1,0 +1,316 @@
+"""
+The chaos of undos: runs of random flows that fail, are cancelled or taken back, while runners,
+workers, sweepers, whole daemons and the server are killed.
+
+    python tests/chaos/undos.py --runs 1000 --seed 7      make undos RUNS=1000 SEED=7
+
+In the end each run that was to be undone is `undone` or `undo_failed` by itself. What the handlers
+wrote down is compared with the tables: undone is what completed, and nothing else; in order; and
+nothing of a run is executed once its undo has begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
+
+import psycopg
+import undo_flows
+from support.daemon import Daemon, DaemonSetup
+
+from pgflowd.db import schema
+from pgflowd.embedded import EmbeddedPostgres
+from pgflowd.host.process_tree import command_line
+from pgflowd.testing.plugin import MEMORY, has_room
+from pgflowd.testing.until import until
+
+DAEMONS = 2
+RUNS_AT_ONCE = 10
+SETTLED_S = 180.0
+KILLED = ("worker", "worker", "runner", "zygote", "sweeper", "sweeper", "listener", "supervisor")
+CONFIG: dict[str, dict[str, Any]] = {
+    "worker": {
+        "max_concurrency": 8,
+        "max_restarts": 100_000,
+        "backoff_max": "500ms",
+    },
+    "supervisor": {"max_restarts": 100_000, "backoff_min": "10ms", "backoff_max": "500ms"},
+    "logging": {"level": "info"},
+}
+OPEN = """
+select (select count(*) from pgflow.runs where status = 'started')
+       + (select count(*) from pgflowd.runs where undo_state in ('wanted', 'undoing'))
+"""
+LEDGER = """
+create temp table ledger (event text, run_id uuid, step_slug text, task_index int, token bigint,
+                          at float8)
+"""
+TO_UNDO = """
+create temp table to_undo as
+select run.run_id, run.flow_slug, task.step_slug, task.task_index, option.undo, ours.undo_state,
+       task.status = 'completed' as has_completed,
+       exists (select from pgflowd.attempts as one
+                where (one.run_id, one.step_slug, one.task_index)
+                      = (task.run_id, task.step_slug, task.task_index)
+                  and one.outcome = 'late' and one.output is not null) as was_late,
+       task.attempts_count > 0
+         or exists (select from pgflowd.attempts as one
+                     where (one.run_id, one.step_slug, one.task_index)
+                           = (task.run_id, task.step_slug, task.task_index)) as was_tried,
+       (select count(*) from ledger as line
+         where line.event = 'undid'
+           and (line.run_id, line.step_slug, line.task_index)
+               = (task.run_id, task.step_slug, task.task_index)) as undone
+  from pgflow.runs as run
+  join pgflowd.runs as ours on ours.run_id = run.run_id and ours.undo_state is not null
+  join pgflow.step_tasks as task on task.run_id = run.run_id
+  left join pgflowd.step_options as option
+    on option.flow_slug = run.flow_slug and option.step_slug = task.step_slug
+"""
+FIGURES = """
+select count(*) filter (where undo is not null and (has_completed or was_late)) as to_undo,
+       count(*) filter (where undo is not null and was_late and not has_completed) as late,
+       count(*) filter (where undone > 0) as undone, count(*) filter (where undone > 1) as again
+  from to_undo
+"""
+WRONG = {
+    "an undo does not end": """
+        select run_id, undo_state from pgflowd.runs where undo_state in ('wanted', 'undoing')""",
+    "a run that failed or was cancelled is not undone": """
+        select run.run_id, run.error_message from pgflow.runs as run
+         where run.status = 'failed' and starts_with(run.flow_slug, 'saga')
+           and not exists (select from pgflowd.runs as ours
+                            where ours.run_id = run.run_id and ours.undo_state is not null)""",
+    "told as undone, and is not": """
+        select * from to_undo
+         where undo_state = 'undone' and undo is not null and undone = 0
+           and (has_completed or was_late)""",
+    "undone without need": """
+        select * from to_undo
+         where undone > 0 and not (undo is not null and (has_completed or was_late)
+                                   or undo = 'attempted' and was_tried)""",
+    "executed though its undo had begun": """
+        select done.* from ledger as done
+         where done.event in ('start', 'did')
+           and done.at > (select min(undo.at) from ledger as undo
+                           where undo.run_id = done.run_id and undo.event = 'undo')""",
+    "undone before what came after it": """
+        with recursive below as (
+          select dep.flow_slug, dep.dep_slug as step_slug, dep.step_slug as later
+            from pgflow.deps as dep where starts_with(dep.flow_slug, 'saga')
+          union
+          select below.flow_slug, below.step_slug, dep.step_slug
+            from below join pgflow.deps as dep
+              on dep.flow_slug = below.flow_slug and dep.dep_slug = below.later)
+        select early.run_id, early.step_slug, late.step_slug
+          from (select run_id, step_slug, min(at) as began from ledger
+                 where event = 'undo' group by 1, 2) as early
+          join pgflow.runs as run using (run_id)
+          join below on below.flow_slug = run.flow_slug and below.step_slug = early.step_slug
+          join (select run_id, step_slug, max(at) as ended from ledger
+                 where event = 'undid' group by 1, 2) as late
+            on late.run_id = early.run_id and late.step_slug = below.later
+         where late.ended > early.began
+           and (select undo_generation from pgflowd.runs as ours
+                 where ours.run_id = run.run_id) = 1""",
+    "violations": "select * from pgflowd.violations()",
+}
+
+
+class Undos:
+    """Daemons, runs, and what is done to them."""
+
+    def __init__(self, seed: int, daemons: int, setup: DaemonSetup, dsn: str) -> None:
+        self.setup, self.dsn = setup, dsn
+        self.chance = random.Random(seed)
+        self.daemons: dict[str, Daemon | None] = {f"d{n}": None for n in range(daemons)}
+        self.seen: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.ledger = setup.directory / "ledger"
+        self.ledger.touch()
+        setup.environ |= {"UNDO_SEED": str(seed), "UNDO_LEDGER": str(self.ledger)}
+        setup.config(**CONFIG)
+        self.conn = psycopg.connect(dsn, autocommit=True)
+
+    def rows(self, query: str, *params: Any) -> list[Any]:
+        """Ask, again if the server has been killed meanwhile."""
+
+        def ask() -> list[Any] | None:
+            try:
+                cursor = self.conn.execute(query.encode(), params)
+                return [*cursor.fetchall()] if cursor.description else []
+            except psycopg.OperationalError:
+                self.conn.close()
+                with suppress(psycopg.OperationalError):
+                    self.conn = psycopg.connect(self.dsn, autocommit=True)
+                return None
+
+        found: list[list[Any]] = []
+        until(lambda: (answer := ask()) is not None and found.append(answer) is None, 60)
+        return found[0]
+
+    def look_after_daemons(self) -> list[Daemon]:
+        """Start those that have ended; returns all."""
+        for name, daemon in self.daemons.items():
+            if daemon is None or daemon.process.poll() is not None:
+                self.daemons[name] = self.setup.start(name, **CONFIG)
+        return [daemon for daemon in self.daemons.values() if daemon]
+
+    def start_runs(self, wanted: int) -> None:
+        ((opened,),) = self.rows(OPEN)
+        for _ in range(min(RUNS_AT_ONCE - opened, wanted - self.seen["runs"])):
+            flow = f"saga_{self.chance.randrange(undo_flows.FLOWS)}"
+            found = self.rows("select step_slug from pgflow.steps where flow_slug = %s", flow)
+            steps = [step for (step,) in found]
+            fails = self.chance.choice([*steps, *steps, ""])
+            given = {"fails": fails, "n": self.chance.choice([0, 1, 2, 5])}
+            query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
+            self.rows(query, flow, json.dumps(given))
+            self.seen["runs"] += 1
+
+    def do_something(self) -> None:
+        acts = (self.kill, self.kill, self.kill, self.kill_the_server, self.cancel, self.undo)
+        weights = (3, 3, 3, 0.4, 1, 2)
+        (act,) = self.chance.choices(acts, weights)
+        if act():
+            self.seen[act.__name__] += 1
+
+    def kill(self) -> bool:
+        daemon = self.chance.choice(self.look_after_daemons())
+        kind = self.chance.choice(KILLED)
+        pids = [daemon.pid] if kind == "supervisor" else [
+            seen.pid for seen in daemon.family() if f": {kind}" in command_line(seen.pid)
+        ]  # fmt: skip
+        if not pids:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.chance.choice(pids), signal.SIGKILL)
+        return True
+
+    def kill_the_server(self) -> bool:
+        """A backend that is killed takes all others with it, and the server begins anew."""
+        query = "select pid from pg_stat_activity where backend_type = 'client backend'"
+        pids = [pid for (pid,) in self.rows(query)]
+        with suppress(ProcessLookupError):
+            os.kill(self.chance.choice(pids), signal.SIGKILL)
+        return True
+
+    def cancel(self) -> bool:
+        return self.ask("pgflowd.cancel(%s, 'chaos', 'chaos', true)", "started")
+
+    def undo(self) -> bool:
+        return self.ask("pgflowd.undo(%s, 'chaos', 'chaos')", "completed")
+
+    def again(self) -> bool:
+        return self.ask("pgflowd.undo(%s, 'chaos', 'chaos', true)", "undo_failed")
+
+    def ask(self, call: str, status: str) -> bool:
+        query = """
+            select run_id from pgflowd.run_status
+             where status = %s and undo_of is null order by random() limit 1
+        """
+        for run in self.rows(query, status):
+            try:
+                self.rows(f"select {call}", *run)
+            except psycopg.Error as error:
+                if error.sqlstate not in ("PF003", "PF005", "PF022"):
+                    raise
+                return False
+            return True
+        return False
+
+    def settle(self) -> None:
+        """No more is killed: all that was begun ends."""
+
+        def has_ended() -> bool:
+            self.look_after_daemons()
+            return self.rows(OPEN) == [(0,)]
+
+        with suppress(AssertionError):
+            until(has_ended, SETTLED_S)
+
+    def judge(self) -> None:
+        """Compare what handlers wrote down with the tables."""
+        self.rows(LEDGER)
+        with self.conn.cursor().copy("copy ledger from stdin") as copy, self.ledger.open() as lines:
+            for line in lines:
+                copy.write_row(json.loads(line))
+        self.rows(TO_UNDO)
+        for what, query in WRONG.items():
+            if found := self.rows(query):
+                self.wrong.append(f"{len(found)} times: {what}: {found[:3]}")
+        ((tasks, late, undone, again),) = self.rows(FIGURES)
+        self.seen |= {"tasks to undo": tasks, "late": late, "undone": undone, "twice": again}
+        query = "select status, count(*) from pgflowd.run_status where undo_of is null group by 1"
+        self.seen |= {f"runs {status}": number for status, number in self.rows(query)}
+
+
+def survive(seed: int, runs: int, daemons: int = DAEMONS) -> Undos:
+    """Let so many runs be undone while all is killed; what was seen, and what was wrong."""
+    with _place() as (setup, dsn):
+        one = Undos(seed, daemons, setup, dsn)
+        for daemon in one.look_after_daemons():
+            daemon.until("supervisor.ready", within_s=60)
+        while one.seen["runs"] < runs:
+            one.start_runs(runs)
+            one.do_something()
+            one.look_after_daemons()
+            time.sleep(one.chance.uniform(0.05, 0.3))
+        one.settle()
+        if one.again():
+            one.settle()
+        one.judge()
+        return one
+
+
+@contextmanager
+def _place() -> Iterator[tuple[DaemonSetup, str]]:
+    room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
+    directory = Path(tempfile.mkdtemp(prefix="pgflowd-undos-", dir=room))
+    directory.chmod(0o711)
+    options = {"max_connections": "200"}
+    try:
+        with EmbeddedPostgres(directory / "server", options=options) as server:
+            with psycopg.connect(server.dsn, autocommit=True) as conn:
+                schema.install(conn)
+                conn.execute("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
+            setup = DaemonSetup(directory, server.dsn)
+            setup.module("undo_flows", Path(undo_flows.__file__).read_text())
+            try:
+                yield setup, server.dsn
+            finally:
+                setup.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    given = parser.parse_args()
+    began = time.monotonic()
+    one = survive(given.seed, given.runs)
+    seen = {"seed": given.seed, "seconds": round(time.monotonic() - began), **one.seen}
+    sys.stdout.write("".join(f"{name}: {value}\n" for name, value in seen.items()))
+    if one.wrong:
+        sys.exit("\n".join(["WRONG:", *one.wrong[:40]]))
+
+
+if __name__ == "__main__":
+    main()
