@@ -132,6 +132,11 @@ def _settle(environment: Environment) -> None:
     except AssertionError:
         raise Broken("\n".join(chaos_checks.what_is_open(environment))) from None
     environment.note("all runs have ended")
+    for place in environment.places:
+        try:
+            until(place.is_ready, STOP_S)
+        except AssertionError:
+            environment.troubles.append(f"{place.name} is not ready although all is well")
 
 
 def _stop(environment: Environment) -> None:

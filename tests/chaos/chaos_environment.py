@@ -27,6 +27,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from support import web
 from support.daemon import Daemon, DaemonSetup, is_gone
 from support.proxy import ProxyProcess
 
@@ -62,7 +63,7 @@ PROFILE: dict[str, dict[str, Any]] = {
     "logging": {"level": "info"},
 }
 CAPABLE = "d0"  # the daemon whose workers have caps
-KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
+KINDS = ("listener", "worker", "zygote", "runner", "sweeper", "http")
 ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
 
@@ -153,6 +154,8 @@ class Place:
         self.setup = DaemonSetup(directory, self.proxy.dsn)
         self.setup.entries.append("chaos_flows")
         self.clock = directory / "clock"
+        self.address = directory / "http.sock"
+        self.http = {"listen": f"unix:{self.address}"}
         self.setup.environ |= {
             "CHAOS_DAEMON": name,
             "CHAOS_LEDGER": str(environment.ledger),
@@ -166,13 +169,18 @@ class Place:
     def start(self) -> Daemon:
         self.asked_to_end = self.killed = self.hurt = False
         caps = {"caps": ["80gb", "gpu"]} if self.name == CAPABLE else {}
-        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": PROFILE["worker"] | caps})
+        worker = PROFILE["worker"] | caps
+        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": worker, "http": self.http})
         return self.daemon
 
     def listens(self) -> bool:
         """Whether its supervisor handles signals yet: a program that is being loaded does not."""
         with self.daemon.log.open(errors="replace") as log:
             return "supervisor.started" in log.read(8192)
+
+    def is_ready(self) -> bool:
+        """Whether its health check says so; its observer is killed and frozen, too."""
+        return web.status_of(str(self.address), "/readyz") == 200
 
     def rewrite_config(self, text: str) -> None:
         self.daemon.config.write_text(text)

@@ -113,7 +113,7 @@ def reload(environment: Environment, place: Place) -> str:
         environment.later(0.5, lambda: place.rewrite_config(good))
     elif how == "changed":
         worker = {**PROFILE["worker"], "max_concurrency": environment.chance.randrange(1, 5)}
-        place.setup.config(place.name, **{**PROFILE, "worker": worker})
+        place.setup.config(place.name, **{**PROFILE, "worker": worker, "http": place.http})
     for _ in range(count):
         for seen in place.processes("supervisor"):
             signalled(seen, signal.SIGHUP)
