@@ -102,13 +102,16 @@ class PlannedTicks(NamedTuple):
     next_at: datetime
 
 
-def tick(planned: Sequence[PlannedTicks]) -> Query[int]:
-    """Let some schedules tick, in one transaction; how many did, as others may be quicker."""
-    one = "select pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
-    params = [(each.due.name, each.due.due_at, each.next_at, list(each.fires)) for each in planned]
+def tick(planned: Sequence[PlannedTicks]) -> Query[list[PlannedTicks]]:
+    """Let some schedules tick, in one transaction; return those that did, as others may be quicker."""
+    one = "select %s::int, pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
+    params = [
+        (at, each.due.name, each.due.due_at, each.next_at, list(each.fires))
+        for at, each in enumerate(planned)
+    ]
     flat = [value for values in params for value in values]
     query = " union all ".join([one] * len(planned))
-    return Query(query, flat, lambda rows: sum(has_ticked for (has_ticked,) in rows))
+    return Query(query, flat, lambda rows: [planned[at] for at, has_ticked in rows if has_ticked])
 
 
 def postpone(due: DueSchedule, error: str, for_s: float) -> Query[bool]:

@@ -46,7 +46,8 @@ class Sink:
     level: int
     keys: tuple[str, ...]
     secrets: set[str] = field(default_factory=set)
-    dropped: int = 0
+    dropped: int = 0  # since the count was logged
+    lost: int = 0  # in all
 
 
 class Log:
@@ -59,6 +60,15 @@ class Log:
     def bind(self, **fields: Any) -> Log:
         """Return a log whose records carry these fields too."""
         return Log(self._sink, {**self._fields, **fields})
+
+    @property
+    def lost(self) -> int:
+        """How many records this process could not write."""
+        return self._sink.lost
+
+    def begin_process(self) -> None:
+        """Count only what this process loses: it was forked from one that may have lost some."""
+        self._sink.lost = 0
 
     def fileno(self) -> int:
         return self._sink.number
@@ -90,6 +100,7 @@ class Log:
             sink.dropped = 0
         if not self._put(level, event, fields):
             sink.dropped += 1
+            sink.lost += 1
 
     def is_wanted(self, level: str) -> bool:
         return LEVELS[level] <= self._sink.level

@@ -31,6 +31,7 @@ from pgflowd.core.http import (
     refusal,
 )
 from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.metrics.exposition import HistogramDetail, TextFormat, exposition
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Address
@@ -115,6 +116,7 @@ class HttpServer:
         heartbeat_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)
         while not self._is_over.is_set():
             self._channel.flush()
+            self._numbers[LOG_RECORDS_DROPPED.key] = self._log.lost
             self._channel.send(Heartbeat(self._numbers))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_over.wait(), heartbeat_s)

@@ -48,7 +48,7 @@ _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Listen until the supervisor asks to end."""
-    service = Service(channel, settings)
+    service = Service(channel, settings, log)
     try:
         if _is_needed(settings):
             Listener(service, settings, log).run()

@@ -36,6 +36,8 @@ from pgflowd.core.messages import (
     Ready,
     Waiting,
 )
+from pgflowd.core.metrics.counters import portions
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
@@ -59,8 +61,9 @@ class StopRequested(Exception):
 class Service:
     """A child's end of the channel: orders come in, heartbeats go out."""
 
-    def __init__(self, channel: Channel, settings: Settings) -> None:
+    def __init__(self, channel: Channel, settings: Settings, log: Log) -> None:
         self.channel = channel
+        self._log = log
         self._heartbeat_s = min(HEARTBEAT_S, settings.supervisor.hang_timeout_s / 3)
         self.numbers: dict[str, Any] = {}
         self.orders: deque[Message] = deque()  # except those to end
@@ -87,7 +90,8 @@ class Service:
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self.channel.flush()
-            self.channel.send(Heartbeat(self.numbers))
+            for part in portions({**self.numbers, LOG_RECORDS_DROPPED.key: self._log.lost}):
+                self.channel.send(Heartbeat(part))
             self._heartbeat_at = now + self._heartbeat_s
         nap_s = max(0.0, min(until, self._heartbeat_at) - now)
         ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]

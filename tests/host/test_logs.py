@@ -78,7 +78,9 @@ for number in range(2000):
     log.info("flood", number=number, text="x" * 200)
 print("written", flush=True)
 sys.stdin.readline()
-log.info("after")
+log.info("after", lost=log.lost)
+log.begin_process()
+log.info("last", lost=log.lost)
 """
     command = [sys.executable, "-c", WRITER + code, "json"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -97,7 +99,11 @@ log.info("after")
     assert len(flood) + sum(record["count"] for record in dropped) == 2000
     assert dropped
     assert dropped[-1]["error"].endswith("lost, since its reader is too slow")
-    assert records[-1]["event"] == "after"
+    lost = 2000 - len(flood)
+    assert [(each["event"], each["lost"]) for each in records[-2:]] == [
+        ("after", lost),
+        ("last", 0),
+    ]
 
 
 def test_records_of_many_processes_do_not_tear_each_other():

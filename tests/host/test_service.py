@@ -10,8 +10,9 @@ import time
 import pytest
 
 from pgflowd.core.messages import QuickStop
-from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.sections import LoggingSettings, Settings
 from pgflowd.host.channel import Channel
+from pgflowd.host.logs import open_log
 from pgflowd.processes.service import Service, StopRequested
 
 
@@ -19,7 +20,7 @@ from pgflowd.processes.service import Service, StopRequested
 def service_and_supervisor():
     before = signal.getsignal(signal.SIGIO)
     supervisor, ours = Channel.pair()
-    yield Service(ours, Settings()), supervisor
+    yield Service(ours, Settings(), open_log(LoggingSettings(), process="service")), supervisor
     signal.signal(signal.SIGIO, before)
     supervisor.close()
     ours.close()

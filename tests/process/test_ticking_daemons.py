@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any
 
@@ -37,7 +38,7 @@ def rows(database: Any, query: str) -> Any:
 
 def test_a_handler_sees_the_tick_of_its_run(setup: Any, database: Any) -> None:
     setup.module("flow_beat", FLOW)
-    setup.serve()
+    daemon = setup.serve()
 
     until(lambda: len(rows(database, OUTPUTS)) >= 2, 20)
 
@@ -47,6 +48,14 @@ def test_a_handler_sees_the_tick_of_its_run(setup: Any, database: Any) -> None:
     database.client.pause_schedule("beat")
     ((count, different, span),) = rows(database, TICKS)
     assert count == different == span
+    until(lambda: counted(daemon, "started") == count, 15)
+
+
+def counted(daemon: Any, result: str) -> int:
+    """The metric of the schedule's ticks."""
+    text = daemon.command("status", "--metrics").stdout
+    line = f'pgflowd_schedule_ticks_total{{schedule="beat",result="{result}"}} '
+    return int((re.findall(f"^{re.escape(line)}(.+)$", text, re.MULTILINE) or ["0"])[0])
 
 
 @covers("G24")
@@ -79,6 +88,7 @@ def test_a_schedule_that_starts_no_run_is_a_problem_of_the_sweeper(
     (problem,) = [each for each in daemon.ask()["problems"] if each["code"] == "E327"]
     assert "beat" in problem["text"] and "is not an array" in problem["text"]
 
+    until(lambda: counted(daemon, "failed"), 15)
     database.client.pause_schedule("beat")
     until(lambda: not [e for e in daemon.ask()["problems"] if e["code"] == "E327"], 15)
 

@@ -113,6 +113,8 @@ def test_a_run_is_undone_in_reverse_as_in_run_flow(setup, database):
     shown = daemon.command("runs", "show", str(run))
     assert shown.returncode == 0, shown.stderr
     assert "undone" in shown.stdout
+    counted = 'pgflowd_undo_runs_total{flow="orders",result="undone"} 1'
+    until(lambda: counted in daemon.command("status", "--metrics").stdout, within_s=10)
 
 
 def test_an_undo_survives_the_death_of_its_worker_and_of_the_sweeper(setup, database, tmp_path):

@@ -129,6 +129,23 @@ DUE_LATE_SECONDS = _metric(
     "",
     "Since when the first wait or run is due that was not processed.",
 )
+SCHEDULE_TICKS = _metric(
+    "schedule_ticks",
+    _COUNTER,
+    _CHILDREN,
+    "schedule result",
+    "Runs that schedules have started from here, or could not start.",
+)
+UNDO_RUNS = _metric(
+    "undo_runs", _COUNTER, _CHILDREN, "flow result", "Undos of runs that have ended, as seen here."
+)
+LOG_RECORDS_DROPPED = _metric(
+    "log_records_dropped",
+    _COUNTER,
+    _CHILDREN,
+    "",
+    "Records of the log that its reader was too slow for.",
+)
 DATABASE_ERRORS = _metric("database_errors", _COUNTER, _CHILDREN, "kind", "Errors of the database.")
 RELOADS = _metric("reloads", _COUNTER, _SUPERVISOR, "result", "Reloads, by result.")
 STATE = _metric("state", _GAUGE, _SUPERVISOR, "state", "The state of the daemon: 1, others 0.")

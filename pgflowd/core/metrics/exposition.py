@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 from pgflowd.core.documents.health import is_ready
@@ -145,12 +146,12 @@ def _samples(metric: Metric, labels: dict[str, str], number: Any) -> Iterator[st
         return
     if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
         return
-    count, before = 0, f'{name}_bucket{{{pairs}{"," if pairs else ""}le="'
     *buckets, total = number
-    for bound, more in zip((*metric.bounds_s, "+Inf"), buckets, strict=True):
-        count += more if type(more) is int else 0
+    before = f'{name}_bucket{{{pairs}{"," if pairs else ""}le="'
+    counts = [*accumulate(more if type(more) is int else 0 for more in buckets)]
+    for bound, count in zip((*metric.bounds_s, "+Inf"), counts, strict=True):
         yield f'{before}{bound}"}} {count}'
-    yield f"{name}_count{shown} {count}"
+    yield f"{name}_count{shown} {counts[-1]}"
     yield f"{name}_sum{shown} {_shown(total)}"
 
 

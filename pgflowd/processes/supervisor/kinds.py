@@ -103,6 +103,7 @@ def main_of(
     log = log.bind(process=kind.name, **({"flow": served.slug} if served else {}))
 
     def main(channel: Channel) -> int:
+        log.begin_process()
         _handle_dump_signal(log)
         return MAINS[kind](channel, settings, log, *([served, worker_id] if served else []))
 

@@ -21,6 +21,7 @@ from pgflowd.core.documents.daemon import (
     status_of,
 )
 from pgflowd.core.metrics.counters import added, counters_of
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.kinds import SWEEPER
@@ -70,6 +71,7 @@ class StatusReporter:
         for process in [*children.alive.values(), *children.ended]:
             counted = added(counters.get(process.id, {}), counters_of(process.numbers))
             counters[process.id] = counted
+        counters["supervisor"] = {LOG_RECORDS_DROPPED.key: self._supervisor.log.lost}
         sweeper = children.alive.get(SWEEPER.child_id())
         known = {key: sweeper.numbers.get(key, {}) if sweeper else {} for key in _OF_SWEEPER}
         own = {"restarts": self.restarts, "reloads": self.reloads, **known}

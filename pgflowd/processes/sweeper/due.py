@@ -18,6 +18,8 @@ from uuid import uuid4
 import psycopg
 
 from pgflowd.core.due_looks import DueLooks
+from pgflowd.core.metrics.counters import Counters
+from pgflowd.core.metrics.definitions import SCHEDULE_TICKS, UNDO_RUNS
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import counted, short_id
 from pgflowd.db.due import due_writers, not_done, process_due, sweeper_sleeps
@@ -42,7 +44,8 @@ class DueWork:
         self._log = log
         self._undos: list[dict[str, Any]] = []  # that have ended, by the current call
         self._looks = DueLooks(longest_s)
-        self._ticks = Ticks(execute)
+        self.counters = Counters(SCHEDULE_TICKS, UNDO_RUNS)
+        self._ticks = Ticks(execute, self.counters)
         self._sweeper_id = uuid4()
         self._not_done: dict[
             tuple[str, str | None, int | None], tuple[float, str]
@@ -61,7 +64,8 @@ class DueWork:
     def on_not_done(self, detail: str) -> None:
         """The database could not free a task, start or end a run, or let a schedule tick."""
         if is_of_schedule(detail):
-            return  # its row keeps the error
+            self._ticks.on_not_started(detail)
+            return
         task = not_done(detail)
         self._not_done[task[:3]] = time.monotonic(), task.error
 
@@ -116,6 +120,7 @@ class DueWork:
     def _log_undos(self) -> None:
         for told in self._undos:
             status = told.pop("status")
+            self.counters.count(UNDO_RUNS, told["flow"], status)
             if status == RunStatus.UNDONE:
                 self._log.info(f"run.{status}", **told)
             else:

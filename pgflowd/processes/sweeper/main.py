@@ -72,7 +72,7 @@ IDLE_RENEWAL_S = 15.0
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Sweep until the supervisor asks to end."""
     with contextlib.suppress(StopRequested):
-        Sweeper(Service(channel, settings), settings, log).run()
+        Sweeper(Service(channel, settings, log), settings, log).run()
     return EXIT_ASKED
 
 
@@ -98,6 +98,7 @@ class Sweeper:
         self._page: int | None = None  # before it, runs are looked at for lost messages next
         self._limit: str | None = None  # behind it, limits are filled again next
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
+        service.numbers |= self._due.counters.numbers
         service.numbers["recovered_24h"] = 0
         service.numbers["given_up_24h"] = 0
 

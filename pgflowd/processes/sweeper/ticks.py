@@ -13,6 +13,8 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core.metrics.counters import Counters
+from pgflowd.core.metrics.definitions import SCHEDULE_TICKS
 from pgflowd.core.text import counted
 from pgflowd.core.ticks import planned_ticks
 from pgflowd.db.schedules import (
@@ -34,8 +36,10 @@ NEXT = "see `pgflowd schedules list`; `pgflowd schedules fire NAME` starts a run
 class Ticks:
     """The schedules that are due, and those that do not start their runs."""
 
-    def __init__(self, execute: Callable[..., Any]) -> None:
+    def __init__(self, execute: Callable[..., Any], counters: Counters) -> None:
         self._execute = execute
+        self._counters = counters
+        self._failed: set[str] = set()  # schedules that could not start runs, in this look
         self._problems: list[Problem] = []
 
     @property
@@ -44,11 +48,15 @@ class Ticks:
 
     def do(self, conn: psycopg.Connection[Any]) -> int:
         """Let those tick that are due; return how many have."""
+        self._failed.clear()
         due = self._execute(conn, due_schedules(MAX_SCHEDULES))
         planned = [plan for schedule in due if (plan := self._plan(conn, schedule))]
         some = [planned[at : at + TOGETHER] for at in range(0, len(planned), TOGETHER)]
-        ticked: int = sum([self._execute(conn, tick(each)) for each in some])
-        return ticked + len(due) - len(planned)
+        ticked = [plan for each in some for plan in self._execute(conn, tick(each))]
+        for plan in ticked:
+            if plan.fires and plan.due.name not in self._failed:
+                self._counters.count(SCHEDULE_TICKS, plan.due.name, "started", by=len(plan.fires))
+        return len(ticked) + len(due) - len(planned)
 
     def check(self, conn: psycopg.Connection[Any]) -> None:
         """Note which schedules do not start their runs."""
@@ -70,6 +78,12 @@ class Ticks:
             self._execute(conn, postpone(due, str(error), UNREADABLE_S))
             return None
         return PlannedTicks(due, fires, next_at)
+
+    def on_not_started(self, detail: str) -> None:
+        """The database could not start a run of a schedule; its row keeps the error."""
+        name = json.loads(detail)["schedule"]
+        self._failed.add(name)
+        self._counters.count(SCHEDULE_TICKS, name, "failed")
 
 
 def is_of_schedule(detail: str) -> bool:

@@ -46,6 +46,7 @@ from pgflowd.core.messages import (
     WorkerStanding,
 )
 from pgflowd.core.metrics.counters import portions
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
@@ -357,6 +358,7 @@ class _Worker:
         numbers = self._metrics.now(
             self._state, database.standing, self._zygote.pid, database.claimed_at
         )
+        numbers[LOG_RECORDS_DROPPED.key] = self._log.lost
         for portion in portions(numbers):
             self._send(Heartbeat(portion))
         pause_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)
