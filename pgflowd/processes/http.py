@@ -101,13 +101,17 @@ class HttpServer:
         self._asked: dict[str, tuple[float, asyncio.Task[dict[str, Any] | None]]] = {}
         self._texts: dict[TextFormat, tuple[dict[str, Any], str]] = {}  # and of which answer
         self._use = ProcessUse()
-        self._reading: dict[asyncio.StreamWriter, None] = {}  # the oldest first
-        self._count = 0
+        # connections, the oldest first
+        self._reading: dict[asyncio.StreamWriter, None] = {}
+        self._answering: dict[asyncio.StreamWriter, None] = {}
+        self._token_error = ""  # that was logged last
         self._numbers: dict[str, Any] = {"listen": settings.http.listen, "requests": 0}
         self._is_over = asyncio.Event()
 
     async def run(self, listener: socket.socket) -> None:
-        asyncio.get_running_loop().add_reader(self._channel.fileno(), self._receive)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._channel.fileno(), self._receive)
+        loop.set_exception_handler(lambda _, context: self._log_error(context["message"]))
         server = await asyncio.start_server(
             self._serve, sock=listener, limit=MAX_HEAD_BYTES, backlog=MAX_CONNECTIONS
         )
@@ -130,31 +134,33 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its begin to its end."""
-        self._count += 1
         try:
-            if self._has_room():
-                await self._answer_one(reader, writer)
+            await self._answer_one(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # its client is gone, too slow, or had to make room
         except Exception as error:
-            self._log.error("http.error", error=f"{type(error).__name__}: {error}")
+            self._log_error(f"{type(error).__name__}: {error}")
         finally:
-            self._count -= 1
+            self._reading.pop(writer, None)
+            self._answering.pop(writer, None)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
-    def _has_room(self) -> bool:
-        """Whether this connection may stay; the oldest that still sends its request goes first."""
-        if self._count <= MAX_CONNECTIONS:
-            return True
-        oldest = next(iter(self._reading), None)
-        if oldest is None:
-            return False
-        del self._reading[oldest]
+    def _make_room(self) -> None:
+        """End the oldest connection if there are too many; rather one that still sends its head."""
+        if len(self._reading) + len(self._answering) < MAX_CONNECTIONS:
+            return
+        those = self._reading or self._answering
+        oldest = next(iter(those))
+        del those[oldest]
         oldest.transport.abort()
-        return True
+
+    def _log_error(self, text: str, code: str | None = None) -> None:
+        self._log.error("http.error", code=code, error=text)
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._make_room()
         self._reading[writer] = None
+        writer.transport.set_write_buffer_limits(0)  # so that drain waits until all is sent
         try:
             async with asyncio.timeout(HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -162,8 +168,8 @@ class HttpServer:
         except asyncio.LimitOverrunError:
             text = f"a request has at most {MAX_HEAD_BYTES} bytes"
             request = refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
-        finally:
-            self._reading.pop(writer, None)
+        self._reading.pop(writer, None)
+        self._answering[writer] = None
         is_head = isinstance(request, HttpRequest) and request.is_head
         answer = await self._answer(request) if isinstance(request, HttpRequest) else request
         self._numbers["requests"] += 1
@@ -211,9 +217,12 @@ class HttpServer:
         try:
             token = read(self._settings.http.token, place="[http] token")
         except ConfigError as error:
-            self._log.error("http.error", code=error.code, error=error.text)
+            if error.text != self._token_error:
+                self._token_error = error.text
+                self._log_error(error.text, error.code)
             return False
-        return bool(token) and hmac.compare_digest(token.encode(), request.bearer.encode())
+        given = request.bearer.encode("latin-1")
+        return bool(token) and hmac.compare_digest(token.encode(), given)
 
     async def _ask(self, command: str) -> dict[str, Any] | None:
         """Return the supervisor's answer, one of the last second included; None: it has none."""

@@ -125,6 +125,10 @@ def test_neither_hostile_clients_nor_a_killed_observer_disturb_anybody(setup, da
         with socket.create_connection(("127.0.0.1", address), web.TIMEOUT_S):
             pass
     assert health(address) == (200, 200)
+    lazy = [web.connect(address) for _ in range(100)]  # they ask, and never read the answer
+    for line in lazy:
+        line.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert health(address) == (200, 200)
     assert web.send(address, b"GET /livez HTTP/1.1\r\nX: " + b"x" * 9000).status == 431
     twice = b"GET /livez HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n"
     assert "pgflowd_" not in web.send(address, twice).body
@@ -134,7 +138,7 @@ def test_neither_hostile_clients_nor_a_killed_observer_disturb_anybody(setup, da
             for _ in range(1000):
                 line.sendall(b"x" * 100_000)
     stop.set()
-    for line in slow:
+    for line in [*slow, *lazy]:
         line.close()
     other = start_run(database, "alpha")
     assert is_completed_soon(database, other)
