@@ -58,11 +58,6 @@ def undecided_tasks() -> Query[list[Undecided]]:
     return Query(_UNDECIDED, (), lambda rows: list(starmap(Undecided, rows)))
 
 
-def quarantined_tasks() -> Query[dict[str, int]]:
-    """Return how many tasks of each flow are quarantined, of flows with such tasks."""
-    return Query(_QUARANTINED_TASKS, (), lambda rows: {row[0]: row[1] for row in rows})
-
-
 def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
     """End the wait of a task."""
     return Query(_WAKE, (*task, actor, reason), only)
@@ -76,7 +71,6 @@ select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, w
 _LIST_CHECKPOINTS = """
 select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)
 """
-_QUARANTINED_TASKS = "select flow_slug, quarantined from pgflowd.quarantined_tasks()"
 _WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
 _UNDECIDED = """
 select flow_slug, kind, name, run_id::text, tasks from pgflowd.undecided_tasks()

@@ -206,7 +206,6 @@ QUERIES = [
     "select * from pgflowd.list_flows()",
     "select pgflowd.active_runs('analyze_website')",
     "select * from pgflowd.waiting_tasks()",
-    "select * from pgflowd.quarantined_tasks()",
     "select * from pgflowd.unserved_queues()",
 ]
 

@@ -333,10 +333,13 @@ def test_metrics_are_openmetrics_text():
 
 
 def numbers_of_two_steps() -> dict[str, Any]:
-    known = facts(worker__a=ChildFacts(1, 1.0, "x", 10, {"oldest_running_s": 2.5, "stuck": 1}))
+    known = facts(
+        worker__a=ChildFacts(1, 1.0, "x", 10, {"oldest_running_s": 2.5, "stuck": 1}),
+        sweeper=ChildFacts(2, 1.0, numbers={"waiting": {"a": {"quarantined": 2, "sleep": 1}}}),
+    )
     times = {"pay": [1, 0, *[0] * 13, 0.002], "ship": [0, 2, *[0] * 13, 0.016]}
     own = {
-        "quarantined": {"a": 2}, "unserved": {"b": {"queued": 3, "oldest_queued_s": 7.5}},
+        "unserved": {"b": {"queued": 3, "oldest_queued_s": 7.5}},
         "restarts": {}, "reloads": {},
     }  # fmt: skip
     counters = {"worker a": {"task_seconds": times, "missed_notifications": 4}}

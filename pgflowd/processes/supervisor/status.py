@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _OF_SLEEPING = ("import_s", "problems")  # the numbers that are true of a sleeping worker
-_OF_SWEEPER = ("quarantined", "unserved")  # its numbers by flow, which the metrics have
 LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
 
@@ -73,8 +72,8 @@ class StatusReporter:
             counters[process.id] = counted
         counters["supervisor"] = {LOG_RECORDS_DROPPED.key: self._supervisor.log.lost}
         sweeper = children.alive.get(SWEEPER.child_id())
-        known = {key: sweeper.numbers.get(key, {}) if sweeper else {} for key in _OF_SWEEPER}
-        own = {"restarts": self.restarts, "reloads": self.reloads, **known}
+        unserved = sweeper.numbers.get("unserved", {}) if sweeper else {}
+        own = {"restarts": self.restarts, "reloads": self.reloads, "unserved": unserved}
         return {"status": self.document(), "counters": counters, "own": own}
 
     def keep_numbers(self, process: ChildProcess) -> None:

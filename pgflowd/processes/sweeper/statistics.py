@@ -16,7 +16,7 @@ from pgflowd.core.undecided import problem_of
 from pgflowd.db.due import due_late
 from pgflowd.db.flows import unserved_queues
 from pgflowd.db.statistics import roll_up_minutes
-from pgflowd.db.waits import quarantined_tasks, undecided_tasks, waiting_tasks
+from pgflowd.db.waits import undecided_tasks, waiting_tasks
 from pgflowd.errors import Problem
 
 ROLL_UP_EVERY_S = 3600.0
@@ -33,7 +33,6 @@ class Statistics:
     def look(self, conn: psycopg.Connection[Any]) -> None:
         """Look after a sweep."""
         self._numbers["waiting"] = self._execute(conn, waiting_tasks())
-        self._numbers["quarantined"] = self._execute(conn, quarantined_tasks())
         self._numbers["unserved"] = self._execute(conn, unserved_queues())
         self._numbers["due_late_s"] = self._execute(conn, due_late())
         self.problems = [problem_of(each) for each in self._execute(conn, undecided_tasks())]

@@ -77,7 +77,6 @@ def test_at_the_limit_a_task_is_set_aside_and_never_leased(db: LeaseDatabase, ho
     stall(db, flow, 1, how)
 
     assert (status(db, run), db.waits(run)) == ("quarantined", [("a", 0, "quarantined")])
-    assert db.rows("select * from pgflowd.quarantined_tasks()") == [(flow, 1)]
     assert db.queue(flow) == {}
     assert db.claim(flow, db.worker(flow)) == []
     assert db.outcomes(run) == ["stalled"] * 4
