@@ -103,7 +103,7 @@ class PlannedTicks(NamedTuple):
 
 
 def tick(planned: Sequence[PlannedTicks]) -> Query[list[PlannedTicks]]:
-    """Let some schedules tick, in one transaction; return those that did, as others may be quicker."""
+    """Let some tick, in one transaction; return those that did, as others may be quicker."""
     one = "select %s::int, pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
     params = [
         (at, each.due.name, each.due.due_at, each.next_at, list(each.fires))
