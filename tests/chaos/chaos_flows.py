@@ -355,14 +355,14 @@ def breaks(run: dict[str, Any], ctx: Context) -> None:
     raise ValueError("as it must")
 
 
-def undoes(ctx: Context) -> None:
+def undoes(ctx: Context) -> str:
     assert ctx.undo is not None
     note(ctx, "start")
     mishap(ctx)
     step = ctx.step_slug.removeprefix("undo_")
     note(ctx, "undid", [ctx.undo.run_id, step, ctx.undo.task_index])
     mishap(ctx)
-    done(ctx, None)
+    return str(done(ctx, "undone"))
 
 
 for _step in (books, sends, charges):
