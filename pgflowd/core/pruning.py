@@ -19,7 +19,7 @@ from pgflowd.errors import Problem
 EVERY_S = 3600.0
 MIN_RETRY_S = 60.0
 # So much still fits into a small server's memory and into a quick backup, so below it nobody needs
-# a retention. It is some 2,800,000 tasks: those of eight hours at 100 a second, of a month at one.
+# a retention. It is some 2,900,000 tasks: those of eight hours at 100 a second, of a month at one.
 MANY_BYTES = 5_000_000_000
 GROWS_NEXT = (
     "`pgflowd db set retention_completed 30d` has them deleted 30 days after they completed; see"

@@ -73,7 +73,7 @@ create table chaos_rows (run_id uuid, step_slug text, task_index int, token bigi
 create table chaos_retried (run_id uuid);
 create table chaos_pruned (run_id uuid, status text);
 create table chaos_gone_signals (signal_id bigint);
-create function chaos_remember() returns trigger language plpgsql as $$
+create function chaos_remember() returns trigger language plpgsql set search_path = public as $$
 begin
   if tg_relid = 'pgflow.runs'::regclass then
     insert into chaos_pruned values (old.run_id, old.status);

@@ -199,5 +199,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (2, "drain", drain),
     (1, "locks", locks),
     (4, "retry", retry),
-    (2, "prune", prune),
+    (3, "prune", prune),
 ]

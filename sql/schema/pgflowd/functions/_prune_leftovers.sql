@@ -1,5 +1,6 @@
 -- _prune_leftovers(before, flow_slug): deletes what pruned runs leave behind: archived messages from before that
--- moment, ten thousand of each queue at most, of one flow or (null) of all; and then workers.
+-- moment and from before the oldest run that is left, which thus keeps its own; ten thousand of each queue
+-- at most, of one flow or (null) of all; and then workers.
 -- Called by: prune, prune_expired, prune_next.   Locks: these rows.
 create or replace function pgflowd._prune_leftovers(before timestamptz, flow_slug text)
 returns void language plpgsql set search_path = '' as $$
@@ -7,7 +8,10 @@ declare
   archive record;
 begin
   for archive in
-    select to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'a'))) as messages
+    select to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'a'))) as messages,
+           least(_prune_leftovers.before, (
+             select run.started_at from pgflow.runs as run
+              where run.flow_slug = flow.flow_slug order by run.started_at limit 1)) as before
       from pgflow.flows as flow
      cross join lateral pgflowd._queues(flow.flow_slug) as queue
      where _prune_leftovers.flow_slug is null or flow.flow_slug = _prune_leftovers.flow_slug
@@ -18,7 +22,7 @@ begin
       'delete from %1$s as message where message.msg_id = any (array(
          select one.msg_id from %1$s as one
           where one.archived_at < $1 order by one.archived_at limit 10000))', archive.messages)
-      using _prune_leftovers.before;
+      using archive.before;
   end loop;
   if _prune_leftovers.flow_slug is null then
     perform pgflowd._prune_workers(_prune_leftovers.before);
