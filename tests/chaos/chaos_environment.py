@@ -71,6 +71,7 @@ TABLES = """
 create table chaos_rows (run_id uuid, step_slug text, task_index int, token bigint, what text,
   value float8);
 create table chaos_retried (run_id uuid);
+create table chaos_verbs (run_id uuid, verb text);
 create table chaos_pruned (run_id uuid, status text);
 create table chaos_gone_signals (signal_id bigint);
 create function chaos_remember() returns trigger language plpgsql set search_path = public as $$

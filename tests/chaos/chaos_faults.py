@@ -161,7 +161,13 @@ def retry(environment: Environment, place: Place) -> str:
              select run_id from pgflowd.runs where coalesce(undo_state, undo_of::text) is not null)
            order by started_at desc limit %s
         ), remembered as (
-          insert into chaos_retried select run_id from run)
+          insert into chaos_retried select run_id from run
+        ), called as (
+          insert into chaos_verbs
+          select run.run_id, one.verb
+            from run cross join lateral unnest(array[
+              'retry', case status when 'started' then 'cancel' end]) as one (verb)
+           where one.verb is not null)
         select count(case status when 'started' then pgflowd.cancel(run_id, 'chaos', 'chaos') end),
                count(pgflowd.retry(run_id, 'chaos', true))
           from run

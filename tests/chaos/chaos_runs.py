@@ -27,6 +27,16 @@ TROUBLES = {
          where late.started_at < coalesce(early.completed_at, early.failed_at)
            and early.run_id not in (select run_id from chaos_retried)
     """,
+    "each verb that was called has left one action": """
+        with called as (
+          select run_id, verb, count(*) as times from chaos_verbs group by 1, 2
+        ), kept as (
+          select run_id, action as verb, count(*) as times
+            from pgflowd.actions where actor = 'chaos' group by 1, 2)
+        select run_id, verb, called.times, kept.times
+          from called full join kept using (run_id, verb)
+         where called.times is distinct from kept.times
+    """,
     "nobody waits for a run any more": "select * from pgflowd.awaits",
     "every run begins": "select run_id, status from pgflowd.run_status where started_at is null",
     "runs of a key begin in the order of their starts": """

@@ -7,13 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import chaos  # noqa: F401  (which knows where the other houses are)
+import chaos_faults
 import chaos_runs
+import psycopg
 import pytest
 from chaos_checks import ORACLE
 from support.leases import LeaseDatabase
 
 from pgflowd.testing.scratch import ScratchDatabase
 
+ANYWHERE: Any = None
 LINE = """
 insert into oracle (event, run_id, step_slug, task_index, token, daemon, at)
 values (%s, %s, 'alone', 0, %s, 'd0', %s)
@@ -26,6 +29,7 @@ def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     found = LeaseDatabase(pgflow_db.dsn, "own", "all")
     found.do(ORACLE)
     found.do("create table chaos_retried (run_id uuid)")
+    found.do("create table chaos_verbs (run_id uuid, verb text)")
     found.do("select pgflow.create_flow('single'); select pgflow.add_step('single', 'alone')")
     for _ in range(2):
         found.do("select pgflowd.start('single', '{}', singleton_key => 'k')")
@@ -49,6 +53,14 @@ def found(db: LeaseDatabase, *, is_excused: bool = False) -> list[str]:
 
 def a_run_that_begins_early(db: LeaseDatabase) -> None:
     db.do("update pgflowd.runs set start_at = now() + interval '1 hour'")
+
+
+def a_verb_without_its_action(db: LeaseDatabase) -> None:
+    db.do("insert into chaos_verbs select run_id, 'cancel' from pgflow.runs")
+
+
+def an_action_of_nobody(db: LeaseDatabase) -> None:
+    db.do("select pgflowd._record_action('retry', 'chaos')")
 
 
 def a_run_that_never_begins(db: LeaseDatabase) -> None:
@@ -84,6 +96,8 @@ def handlers_that_overlap(db: LeaseDatabase) -> None:
         ),
         (a_run_that_waits_for_ever, "nobody waits for a run any more"),
         (a_run_that_never_begins, "every run begins"),
+        (a_verb_without_its_action, "each verb that was called has left one action"),
+        (an_action_of_nobody, "each verb that was called has left one action"),
         (a_run_that_overtakes, "runs of a key begin in the order of their starts"),
         (handlers_that_overlap, "handlers of two runs of a key do not overlap"),
     ],
@@ -94,6 +108,19 @@ def test_each_kind_of_error_is_found(
     assert found(db) == []
     error(db)
     assert found(db) == [name]
+
+
+def test_the_fault_that_cancels_and_retries_remembers_what_it_called(db: LeaseDatabase) -> None:
+    db.start("single")
+    chance = SimpleNamespace(choice=lambda options: options[0])
+    with psycopg.connect(db.dsn, autocommit=True) as conn:
+        environment: Any = SimpleNamespace(conn=lambda: conn, chance=chance)
+        told = chaos_faults.retry(environment, ANYWHERE)
+
+    assert told == "1 runs, 1 of them cancelled before"
+
+    assert db.column("select action from pgflowd.actions") == ["cancel", "retry"]
+    assert found(db) == []
 
 
 def test_an_overlap_while_something_stood_still_is_none(db: LeaseDatabase) -> None:

@@ -47,6 +47,8 @@ FORBIDDEN_TO_WORKERS = [
     "alter function pgflow.start_flow(text, jsonb, uuid) security definer",
     "create table pgflowd.mine ()",
     "delete from pgflowd.schema_history",
+    "delete from pgflowd.actions",
+    "update pgflowd.actions set actor = 'nobody'",
 ]
 FORBIDDEN_TO_STARTERS = [
     *FORBIDDEN_TO_WORKERS,

@@ -23,7 +23,7 @@ from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
 from pgflowd.core.documents.flows import TaskKey
-from pgflowd.db import due, people, runs, tasks, workers
+from pgflowd.db import due, history, people, runs, tasks, workers
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -72,6 +72,8 @@ insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, token, dat
   select run_id, 'a', 0, 'sleep 1', 0, '{{"slept": true}}' from fresh;
 insert into pgflowd.signals (run_id, name, is_new, step_slug, task_index, consumed_at)
   select run_id, 'paid', false, 'b', 0, now() from fresh;
+insert into pgflowd.actions (at, actor, action, flow_slug, run_id)
+  select now() - n * interval '1 min', 'jane', 'cancel', 'f', run_id from fresh;
 insert into pgflowd.waits (run_id, step_slug, task_index, flow_slug, kind, name, due_at)
   select run_id, 'c', 0, 'f', 'signal', 'paid', now() + n * interval '1 min' from fresh;
 insert into pgflowd.runs (run_id, flow_slug, state, input, start_at, due_at)
@@ -109,7 +111,13 @@ class Grown(LeaseDatabase):
         """Analyse the tables as they are, and never again."""
         self.do("vacuum analyze")
         names = ("pgflow.runs", "pgflow.step_states", "pgflow.step_tasks", "pgflowd.attempts")
-        of_waits = ("pgflowd.waits", "pgflowd.checkpoints", "pgflowd.signals", "pgflowd.runs")
+        of_waits = (
+            "pgflowd.waits",
+            "pgflowd.checkpoints",
+            "pgflowd.signals",
+            "pgflowd.runs",
+            "pgflowd.actions",
+        )
         for table in (*names, *of_waits, "pgmq.q_f"):
             self.do(f"alter table {table} set (autovacuum_enabled = off)")
         self.do(BELIEVED)
@@ -402,6 +410,22 @@ def a_retry(db: Grown) -> Call:
     return ("select pgflowd.retry(%s, 'me')", task.run_id)
 
 
+def what_happened_in_a_run(db: Grown) -> Call:
+    task = claim(db)[0]
+    db.cancel(task.run_id)
+    return query_of(history.timeline(task.run_id))
+
+
+def what_was_done_to_a_run(db: Grown) -> Call:
+    task = claim(db)[0]
+    db.cancel(task.run_id)
+    return query_of(history.list_actions(task.run_id))
+
+
+def what_was_done_last(db: Grown) -> Call:
+    return query_of(history.list_actions())
+
+
 def a_stalled(db: Grown) -> Any:
     task = claim(db)[0]
     db.lapse(task)
@@ -497,6 +521,9 @@ CASES = [
     recovery_of_the_core,
     a_cancel,
     a_retry,
+    what_happened_in_a_run,
+    what_was_done_to_a_run,
+    what_was_done_last,
     a_follow,
     who_wants_output,
     a_claim_of_the_contract,
