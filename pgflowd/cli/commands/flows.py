@@ -254,23 +254,29 @@ def _change(app: App, flow: str, operation: Operation[bool], done: str, is_so: s
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> None:
-    """Delete a flow from the database, with its queue, its runs and their history.
+    """Delete a flow from the database, with its queue, its runs, their history and their undos.
 
     \b
     Example: pgflowd flows delete analyze_website --yes
     """
+    from pgflowd.core.definition.shape import undoable
+    from pgflowd.core.undo import PREFIX
     from pgflowd.db import flows
     from pgflowd.db.query import execute
 
     with database(app) as conn:
-        if execute(conn, flows.flow_shape(flow)) is None:
+        if (shape := execute(conn, flows.flow_shape(flow))) is None:
             raise unknown_flow(flow, flow_slugs(conn), "see `pgflowd flows list`")
-        active = execute(conn, flows.active_runs(flow))
+        slugs, undo_flow = [flow], f"{PREFIX}{flow}"
+        if undoable(shape) and execute(conn, flows.flow_shape(undo_flow)) is not None:
+            slugs.append(undo_flow)
+        active = sum(execute(conn, flows.active_runs(slug)) for slug in slugs)
         if active and not force:
             runs = "1 run is" if active == 1 else f"{active} runs are"
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
-        flows.delete(conn, flow, reason)
+        for slug in slugs:
+            flows.delete(conn, slug, reason)
     app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
 
 
