@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import chaos_gates
+import chaos_output
 import chaos_runs
 import chaos_ticks
 import chaos_undos
@@ -83,6 +84,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += chaos_ticks.troubles(environment)
     troubles += chaos_undos.troubles(environment, _stood_still)
+    troubles += chaos_output.troubles(conn)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
     return troubles

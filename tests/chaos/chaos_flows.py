@@ -50,6 +50,9 @@ def go_on(ctx: Context, seconds: float) -> None:
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(0.1, left))
         note(ctx, "tick")
+        ctx.progress(seconds - left, seconds, str(ctx.token))
+        sys.stdout.write(f"{ctx.token} ticks\n")
+        sys.stdout.flush()
 
 
 def done(ctx: Context, output: Any) -> Any:

@@ -112,3 +112,15 @@ def test_a_bug_that_a_daemon_logged_is_found(checked, tmp_path):
     )
 
     assert checked.found() == ["a", "a"]
+
+
+@pytest.mark.parametrize(("whose", "lines", "found"), [(0, 2, 0), (1, 3, 3)])
+def test_progress_and_output_of_another_attempt_are_found(checked, whose, lines, found):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 7))
+    token = checked.token + whose
+    printed = f"0.1 stdout {token} ticks\n0.2 stderr 7 ticks\n"
+    tell = "update pgflowd.attempts set progress = %s, printed = %s, printed_lines = %s"
+
+    checked.conn().execute(tell, (json.dumps({"text": str(token)}), printed, lines))
+
+    assert len(checked.found()) == found
