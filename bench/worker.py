@@ -2,6 +2,7 @@
 What a worker costs: its own CPU per no-op task under load, its runners' and the server's.
 
     python bench/worker.py [--dsn URL] [--tasks N] [--runners N] [--quick]
+                           [--lines N] [--keep-output all|failures|off]
 
 Makes a scratch database, queues single-step runs, lets one worker loose, and compares user and
 system time from /proc before and after. Figures depend on the machine; take them as ratios.
@@ -45,7 +46,9 @@ MODULE = """
 from pgflowd import job
 
 @job("noop", timeout=60)
-def noop(run): return run
+def noop(run):
+    for number in range(LINES): print("line", number, "of a handler that tells what it does")
+    return run
 """
 
 
@@ -58,11 +61,11 @@ def cpu_s(pid: int) -> float:
     return sum(int(each) for each in fields[11:15]) * TICK_S
 
 
-def start(dsn: str, directory: str, runners: int) -> ForkedChild:
+def start(dsn: str, directory: str, runners: int, keep_output: str) -> ForkedChild:
     settings = Settings(
         pgflowd=DaemonSettings(python_path=(directory,)),
         database=replace(DatabaseSettings(), url=Ref(dsn)),
-        worker=WorkerSettings(max_concurrency=runners),
+        worker=WorkerSettings(max_concurrency=runners, keep_output=keep_output),
         logging=LoggingSettings(level="warning", format="json"),
     )
     served = ServedFlow("noop", "noop_flow", "noop_flow")
@@ -84,12 +87,12 @@ def start(dsn: str, directory: str, runners: int) -> ForkedChild:
     return child
 
 
-def measure(dsn: str, tasks: int, runners: int, postmaster: int | None) -> dict[str, float]:
-    server = ScratchServer(dsn)
+def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[str, float]:
+    server, tasks = ScratchServer(dsn), 1000 if args.quick else args.tasks
     with server.database() as database, tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "noop_flow.py").write_text(MODULE)
+        (Path(directory) / "noop_flow.py").write_text(MODULE.replace("LINES", str(args.lines)))
         conn = database.connect()
-        child = start(database.dsn, directory, runners)
+        child = start(database.dsn, directory, args.runners, args.keep_output)
         warm(conn, child)
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
@@ -146,16 +149,17 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=5000)
     parser.add_argument("--runners", type=int, default=10)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--lines", type=int, default=0, help="that each handler prints")
+    parser.add_argument("--keep-output", default="failures", choices=["all", "failures", "off"])
     args = parser.parse_args()
-    tasks = 1000 if args.quick else args.tasks
     if args.dsn:
-        print(json.dumps(measure(args.dsn, tasks, args.runners, None)))
+        print(json.dumps(measure(args.dsn, args, None)))
         return
     with (
         tempfile.TemporaryDirectory() as directory,
         EmbeddedPostgres(Path(directory) / "pg") as postgres,
     ):
-        print(json.dumps(measure(postgres.dsn, tasks, args.runners, postgres.pid)))
+        print(json.dumps(measure(postgres.dsn, args, postgres.pid)))
 
 
 if __name__ == "__main__":
