@@ -78,13 +78,13 @@ def test_numbers_are_those_of_runs_counted_by_hand(own: LeaseDatabase) -> None:
     assert stats(own, own.flow()) == {}
 
 
-def test_only_what_is_within_the_time_counts(own: LeaseDatabase) -> None:
-    flow = own.flow()
-    execute(own.conn, add_minute(flow, [{"step": "a", "completed": 1}]))
-    age(own, timedelta(hours=2))
+def test_only_what_is_within_the_time_counts(db: LeaseDatabase) -> None:
+    flow = db.flow()
+    execute(db.conn, add_minute(flow, [{"step": "a", "completed": 1}]))
+    age(db, timedelta(hours=2))
 
-    assert stats(own, flow) == {}
-    assert stats(own, flow, 3 * HOUR_S)["a"].completed == 1
+    assert stats(db, flow) == {}
+    assert stats(db, flow, 3 * HOUR_S)["a"].completed == 1
 
 
 def test_minutes_become_hours_and_hours_go(own: LeaseDatabase) -> None:
