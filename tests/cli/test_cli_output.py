@@ -33,7 +33,7 @@ def test_the_output_of_a_failed_attempt_is_printed(here, failed):
     lines = [re.split(r"s  +", line, maxsplit=1) for line in ended.out.splitlines()]
     assert [text for _, text in lines] == ["website     │ page 7", "website     │ error: no"]
     assert [round(float(since_s), 1) for since_s, _ in lines] == pytest.approx([1.5, 2.0], abs=0.3)
-    assert "website#0, attempt 1, failed 0s ago; earlier lines are not kept" in ended.err
+    assert re.search(r"website#0, attempt 1, failed \d+s ago; earlier lines are not", ended.err)
     shown = here("runs", "show", "@last").out
     command = f"`pgflowd runs output {str(failed)[-8:]} --step website`"
     assert f"output kept  2 lines of website#0, attempt 1; {command}" in " ".join(shown.split("\n"))
@@ -61,8 +61,8 @@ def test_it_says_why_there_is_nothing(here, shop):
     ended = here("runs", "output", "@last")
     unknown = here("runs", "output", "@last", "--step", "web")
 
-    assert (ended.code, ended.out) == (0, ""), ended.err
-    assert "nothing is kept: attempts keep their output when they fail" in ended.err
+    assert ended.code == 0
+    assert "nothing is kept: attempts keep their output when they fail" in ended.out
     assert unknown.code == 4
     assert "has no step 'web'" in unknown.err and "website" in unknown.err
 
@@ -75,7 +75,7 @@ def test_a_worker_that_died_has_taken_its_output_along(here, shop):
 
     ended = here("runs", "output", "@last")
 
-    assert "website#0, attempt 1, stalled 0s ago: its worker died" in ended.err
+    assert re.search(r"website#0, attempt 1, stalled \d+s ago: its worker died", ended.err)
 
 
 def test_with_follow_it_goes_on_until_the_run_has_ended(here, failed):

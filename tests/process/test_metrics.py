@@ -39,6 +39,7 @@ def work(run):
 LISTED = """
     tasks task_seconds task_wait_seconds runs running_tasks max_concurrency queued_tasks
     oldest_queued_seconds wakes listener_reconnects restarts parked_workers asleep_workers
+    waiting_tasks due_late_seconds
     stalled_tasks database_errors reloads build state ready database_up database_rtt_seconds
     clock_skew_seconds oldest_running_seconds stuck_runners process_cpu_seconds
     process_resident_bytes missed_notifications quarantined_tasks

@@ -134,7 +134,7 @@ def _is_wanted(
 
 
 def _note_nothing(app: App, run: RunWithStates) -> None:
-    app.note(
+    app.print(
         "nothing is kept: attempts keep their output when they fail, and those that complete with"
         ' [worker] keep_output = "all"'
     )
