@@ -82,7 +82,7 @@ def _all() -> Iterator[UsedByProcess]:
         pids = sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
     for pid in pids:
         try:
-            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123  there may be thousands
+            with open(f"/proc/{pid}/stat", "rb", 0) as file:  # noqa: PTH123  there may be many
                 text = file.read()
         except OSError:
             continue

@@ -14,6 +14,7 @@ from support.covers import covers
 from support.daemon import DaemonSetup, is_completed_soon, start_marked, start_run
 from support.invariants import broken
 from support.own_server import OwnServer
+from support.servers import free_port
 
 from pgflowd.db.connection import connect
 from pgflowd.testing.scratch import ScratchDatabase
@@ -25,7 +26,7 @@ BROKEN = "raise ImportError('no pandas')\n"
 
 @pytest.fixture
 def address() -> int:
-    return web.free_port()
+    return free_port()
 
 
 @pytest.fixture

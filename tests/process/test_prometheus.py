@@ -19,6 +19,7 @@ import pytest
 from support import web
 from support.daemon import is_completed, start_run
 from support.pages import blocks_of
+from support.servers import free_port
 
 from pgflowd.resources import shipped
 from pgflowd.testing.until import until
@@ -31,7 +32,7 @@ class Prometheus:
     """The server that the page's commands start, and its API."""
 
     def __init__(self, directory: Path, daemon: int) -> None:
-        self.port = web.free_port()
+        self.port = free_port()
         (block,) = blocks_of("docs/operate/observe.md", "console")
         *before, last = [
             line.removeprefix("$ ").replace("pgflowd ", PGFLOWD)
@@ -87,7 +88,7 @@ def prometheus_on(tmp_path) -> Iterator[Any]:
 
 def test_the_page_leads_to_a_prometheus_that_knows_the_daemon(setup, database, prometheus_on):
     setup.flow("alpha")
-    port = web.free_port()
+    port = free_port()
     daemon = setup.serve(http={"listen": f"127.0.0.1:{port}"})
     runs = [start_run(database, "alpha") for _ in range(5)]
     prometheus = prometheus_on(port)

@@ -19,11 +19,6 @@ class Answer(NamedTuple):
         return dict(json.loads(self.body))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def connect(address: int | str) -> socket.socket:
     """Connect to a port of this machine, or to a Unix socket."""
     if isinstance(address, int):
