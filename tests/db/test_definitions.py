@@ -7,6 +7,8 @@ from support.covers import covers
 
 from pgflowd import Flow, Limit
 from pgflowd.db import flows, workers
+from pgflowd.db.query import execute
+from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import DatabaseError
 
 
@@ -115,3 +117,22 @@ def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
 
     conn.execute(script.encode())
     assert flows.compare(conn, "shop", made.shape()).exists
+
+
+def test_schedules_follow_the_code_where_they_may_be_written(conn):
+    made = Flow("ticking", cron="@daily")
+    made.step(slug="a")(lambda run: run)
+    assert workers.define(conn, "ticking", made.shape(), "create") == []
+    conn.execute("update pgflowd.schedules set cron = '@hourly'")
+
+    (warning,) = workers.define(conn, "ticking", made.shape(), "verify")
+    assert warning.code == "W310" and "cron is '@daily' in the code" in warning.text
+    assert [each.cron for each in execute(conn, list_schedules())] == ["@hourly"]
+    assert workers.define(conn, "ticking", made.shape(), "create") == []
+    assert [each.cron for each in execute(conn, list_schedules())] == ["@daily"]
+
+    conn.execute("select pgflowd.remove_schedule('ticking')")
+    conn.execute("select pgflowd.set_schedule('ticking', 'ticking', '@weekly')")
+    (taken,) = workers.define(conn, "ticking", made.shape(), "create")
+    assert taken.code == "E224" and "an operator has one of this name" in taken.text
+    assert [each.cron for each in execute(conn, list_schedules())] == ["@weekly"]

@@ -23,7 +23,7 @@ from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
 from pgflowd.core.documents.flows import TaskKey
-from pgflowd.db import due, history, people, runs, tasks, workers
+from pgflowd.db import due, history, people, runs, schedules, tasks, workers
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -82,6 +82,8 @@ insert into pgflowd.runs (run_id, flow_slug, state, input, start_at, due_at)
 insert into pgflowd.runs (run_id, flow_slug, state, input, singleton_key, replaces)
   select gen_random_uuid(), 'f', 'planned', '{{}}', case n % 2 when 0 then 'a' else 'z' end, true
     from fresh;
+insert into pgflowd.schedules (name, flow_slug, cron, due_at, ticked_at)
+  select 'idle ' || n, 'f', '@yearly', now() + n * interval '1 h', now() from fresh;
 insert into pgflowd.runs (run_id, flow_slug, singleton_key, holds_key)
   select run_id, 'f', 'key ' || n, true from fresh;
 reset session_replication_role;
@@ -117,6 +119,7 @@ class Grown(LeaseDatabase):
             "pgflowd.signals",
             "pgflowd.runs",
             "pgflowd.actions",
+            "pgflowd.schedules",
         )
         for table in (*names, *of_waits, "pgmq.q_f"):
             self.do(f"alter table {table} set (autovacuum_enabled = off)")
@@ -273,6 +276,29 @@ def a_look_at_who_replaces(db: Grown) -> Call:
             "select pgflowd.start('rare', '{}', singleton_key => 'mine', on_conflict => 'replace')"
         )
     return query_of(due.process_due())
+
+
+def three_schedules(db: Grown) -> Any:
+    """Three that are due; the last one's name and due time."""
+    for n in range(3):
+        db.do(f"select pgflowd.set_schedule('due {n}', 'rare', '@daily', actor => 'me')")
+    return db.row("select name, due_at from pgflowd.schedules where name = 'due 2'")
+
+
+def a_look_at_schedules(db: Grown) -> Call:
+    three_schedules(db)
+    return query_of(schedules.due_schedules(50))
+
+
+def a_look_for_troubles_of_schedules(db: Grown) -> Call:
+    three_schedules(db)
+    return query_of(schedules.schedule_troubles())
+
+
+def a_tick(db: Grown) -> Call:
+    found = three_schedules(db)
+    tick = "select pgflowd.tick(%s, %s, now() + interval '1 day', array[now()])"
+    return (tick, found.name, found.due_at)
 
 
 def a_task_woken(db: Grown) -> Call:
@@ -498,6 +524,9 @@ CASES = [
     a_start_with_a_key,
     a_look_at_a_key_that_is_free,
     a_look_at_who_replaces,
+    a_look_at_schedules,
+    a_look_for_troubles_of_schedules,
+    a_tick,
     a_task_woken,
     a_claim_of_a_person,
     a_task_that_a_person_completes,

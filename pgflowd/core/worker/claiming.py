@@ -1,7 +1,7 @@
 """
 When a worker claims, how many tasks, and what it does with those that it gets.
 
-The policy of the schedule is written at `core.worker.state.ClaimSchedule`. A worker holds no
+The policy of the claim schedule is written at `core.worker.state.ClaimSchedule`. A worker holds no
 more tasks than its runners begin at once or, of very short ones, within 20 ms.
 """
 
@@ -36,7 +36,7 @@ OLDER_ATTEMPT_EXTRA_S = 1.0  # beyond kill_grace, for the killing of an older at
 
 
 def deadline(state: WorkerState) -> float:
-    """When the schedule or the tasks that wait for a runner change by themselves."""
+    """When the claim schedule or the tasks that wait for a runner change by themselves."""
     check_at = NEVER
     if state.mode is WorkerMode.WORKING:
         look_at = NEVER if state.schedule.is_due else state.doorbell.look_at
@@ -67,7 +67,7 @@ def _capacity(state: WorkerState) -> int:
     return runners.free_places(pool, options) + runners.tasks_ahead(pool, options)
 
 
-# the schedule
+# the claim schedule
 
 
 def check_by(schedule: ClaimSchedule, moment: float, reason: WakeReason) -> None:
