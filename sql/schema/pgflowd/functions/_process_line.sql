@@ -5,7 +5,7 @@
 -- A run that is being undone has not ended yet: it is due when it has.
 -- A run rests in line, not due, only behind one whose row is locked here: who deletes that one comes
 -- afterwards, and makes the next one due (_forget_runs).
--- Called by: _process_runs.
+-- Called by: _process_runs, tick.
 -- Locks: the caller has the key; runs, flows, rows in pgflowd.runs, if they are free.
 create or replace function pgflowd._process_line(key text)
 returns boolean language plpgsql set search_path = '' as $$

@@ -30,6 +30,9 @@ begin
   end if;
 
   begin
+    if mine.overlap <> 'allow' then  -- a run that has just ended still has the key, and is in nobody's way
+      perform pgflowd._process_line('schedule ' || mine.name);
+    end if;
     foreach moment in array tick.fires loop
       begin
         failure := null;
