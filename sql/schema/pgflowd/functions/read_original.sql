@@ -10,11 +10,18 @@ language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
   step constant text := substr(read_original.step_slug, length('undo_') + 1);
-  given jsonb := (select run.input from pgflow.runs as run where run.run_id = read_original.run_id);
+  given record;
   original constant uuid := (select run.undo_of from pgflowd.runs as run
                               where run.run_id = read_original.run_id);
-  index constant int := (given -> 'plan' -> step -> read_original.task_index)::int;
+  index int;
 begin
+  select (one.plan #>> array[step, read_original.task_index::text])::int as index, one.cause,
+         one.generation  -- the input may be large: it is read once
+    into given
+    from pgflow.runs as run
+   cross join lateral jsonb_to_record(run.input) as one (plan jsonb, cause jsonb, generation jsonb)
+   where run.run_id = read_original.run_id;
+  index := given.index;
   if original is null then
     raise exception 'run % undoes no other', read_original.run_id using errcode = 'PF002',
       hint = '`pgflowd runs undo RUN` undoes a run';
@@ -22,8 +29,8 @@ begin
     return;
   end if;
   return query
-    select jsonb_build_object('run_id', original, 'task_index', index, 'cause', given -> 'cause',
-                              'generation', given -> 'generation'),
+    select jsonb_build_object('run_id', original, 'task_index', index, 'cause', given.cause,
+                              'generation', given.generation),
            case when 'output' = any (parts) then
              case when task.status = 'completed' then coalesce(task.output, 'null')
                   else (select attempt.output from pgflowd.attempts as attempt
