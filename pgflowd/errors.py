@@ -106,6 +106,8 @@ TITLES: dict[str, str] = {
     "W320": "the server allows too few connections",
     "E321": "a transaction or slot keeps dead rows",
     "E322": "the calls of a worker to the database fail, or take too long",
+    "W321": "runs are started in an old version",
+    "W322": "the code cannot serve a version with open runs",
     "W323": "a schema of the platform is not trusted",
     "E324": "a task or run whose time has come cannot go on",
     "E325": "runs older than the retention cannot be deleted",

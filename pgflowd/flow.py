@@ -9,9 +9,7 @@
     @flow.step(timeout=20)
     def sentiment(website, ctx): ...         # a parameter with the slug of a step is a dep
 
-The decorators return their function unchanged and only collect it, so steps may be written in any
-order. `check()` returns everything that is wrong with a flow; its first use (`shape()`, `steps`)
-raises the same as FlowError. This module imports `core` and `errors` only.
+The decorators return their function unchanged, and only collect it: steps may have any order.
 """
 
 from __future__ import annotations
@@ -162,6 +160,7 @@ class Flow:
         self.undoes: str | None = None  # the slug of another flow, whose runs it undoes
         self._handlers: list[DecoratedHandler] = []
         self._undos: list[DecoratedUndo] = []
+        self._retired: list[tuple[int, StepSpec]] = []
         self._misuses: list[Problem] = []  # of the decorators
         self._spec: FlowSpec | None = None
 
@@ -211,12 +210,23 @@ class Flow:
         """
         Add a step that waits until somebody approves or rejects it.
 
-        Its output is {"approved": True, "by": …, "note": …}. A rejection fails it, as does the
-        end of `timeout`.
+        Its output has "approved", "by" and "note". A rejection fails it, or the end of `timeout`.
         """
         handler = approval_handler(slug, timeout)
         self._misuses += wait_problems(slug, timeout, RAISE, _caller())
         return self._add_wait(handler, {"slug": slug, "after": after, **options})
+
+    def retired(self, *, since: int, slug: str | None = None) -> Callable[[Handler], Handler]:
+        """Keep a handler for runs of versions before `since`; `slug`: of the step in those."""
+
+        def decorate(function: Handler) -> Handler:
+            options, place = _set({"slug": slug}), _place_of(function)
+            retired = DecoratedHandler(function, options, False, place).spec({})
+            self._retired.append((since, retired))
+            return function
+
+        self._spec = None
+        return decorate
 
     def undo(
         self, step: StepName, /, **options: Unpack[UndoOptions]
@@ -224,8 +234,7 @@ class Flow:
         """
         Let a function take back what the tasks of a step did, when their run is undone.
 
-        It may take the step's output, by the slug of the step, the run's input as `run`, the
-        element of a map as `item`, and `ctx`.
+        It may take the step's output by its slug, the run's input, the `item` of a map, and `ctx`.
         """
         undo = DecoratedUndo(step, _set(options), _caller())
         self._undos.append(undo)
@@ -233,7 +242,6 @@ class Flow:
 
         def decorate(function: Handler) -> Handler:
             undo.handler, undo.place = function, _place_of(function)
-            self._spec = None
             return function
 
         return decorate
@@ -279,7 +287,8 @@ class Flow:
         slugs = {id(each.handler): each.slug for each in self._handlers}
         steps = tuple(each.spec(slugs) for each in self._handlers)
         undos = tuple(each.spec(slugs) for each in self._undos)
-        return FlowSpec(self.slug, self.place, self.options, steps, undos)
+        more = (undos, tuple(self._retired))
+        return FlowSpec(self.slug, self.place, self.options, steps, *more)
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
         self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))

@@ -97,11 +97,11 @@ def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
 
 def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     """The slugs of all flows in the database; none if the role may not read them."""
-    from pgflowd.db.flows import list_flows
+    from pgflowd.db.flows import flow_names
     from pgflowd.db.query import execute
 
     try:
-        return [flow.flow_slug for flow in execute(conn, list_flows())]
+        return execute(conn, flow_names())
     except AccessDenied:
         return []
 

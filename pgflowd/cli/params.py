@@ -27,9 +27,12 @@ from pgflowd.cli.lookup import (
     task_name,
 )
 from pgflowd.core.definition.limit import MAX_SLOTS
+from pgflowd.core.definition.option_values import TUNABLE
+from pgflowd.core.definition.options import OptionKind
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import short_id
 
 if TYPE_CHECKING:
@@ -282,16 +285,31 @@ class NeedsParam(ParamType):
         return sorted_needs(needs)
 
 
-class SlotsParam(ParamType):
-    """A step and a number of places, such as fetch=4."""
+class OptionValueParam(ParamType):
+    """An option of a flow or step and its value, such as timeout=30; None for `unset`."""
 
-    name = "slots"
+    name = "option"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        step, _, slots = str(value).rpartition("=")
-        if not step or not slots.isdecimal() or not 1 <= int(slots) <= MAX_SLOTS:
-            self.fail(f"{value!r} is not a step and a number from 1, as in fetch=4", param, ctx)
-        return step, int(slots)
+        name, equals, text = str(value).partition("=")
+        option = TUNABLE.get(name)
+        if not equals or option is None:
+            hint = (
+                did_you_mean(name, TUNABLE) or f"write one of {', '.join(TUNABLE)}, as timeout=30"
+            )
+            self.fail(f"{value!r} sets no option; {hint}", param, ctx)
+        if text == "unset":
+            return name, None
+        if option.words:
+            if text not in option.words:
+                self.fail(f"{value!r}: {name} is {' or '.join(option.words)}", param, ctx)
+            return name, text
+        least, most = (1, MAX_SLOTS) if not option.is_number else (option.least, option.most)
+        if not (text.isascii() and text.isdecimal() and least <= int(text[:20]) <= most):
+            unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
+            rule = f"a whole number{unit} from {least} to {most}, or unset"
+            self.fail(f"{value!r}: {name} is {rule}", param, ctx)
+        return name, int(text)
 
 
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
@@ -303,7 +321,7 @@ SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
 OPEN_TASK = WordParam("task", _open_tasks, check_task_word)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
-SLOTS = SlotsParam()
+OPTION_VALUE = OptionValueParam()
 MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()
 LIMIT_OPTION = click.option(
     "--limit",

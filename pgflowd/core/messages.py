@@ -205,6 +205,20 @@ class NextDue(Message):
 
 
 @dataclass(frozen=True)
+class ServeVersions(Message):
+    """The flows of the versions of a name that are to be served: the current one, and those with
+    open runs. From the listener before it is ready, and from the sweeper."""
+
+    name: str
+    flows: list[str]
+
+
+@dataclass(frozen=True)
+class LookAtVersions(Message):
+    """Versions of a flow were changed: read them. From the listener, for the sweeper."""
+
+
+@dataclass(frozen=True)
 class ConnectionsLeft(Message):
     """How many connections the server has left. From the listener, before it is ready."""
 
@@ -278,6 +292,8 @@ KINDS: dict[str, type[Message]] = {
         LookAtQueues,
         LookAtDue,
         NextDue,
+        ServeVersions,
+        LookAtVersions,
         ConnectionsLeft,
         ConnectionRefused,
         ConnectionWanted,

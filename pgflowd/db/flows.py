@@ -9,6 +9,8 @@ the SQL of a deployment, to be executed elsewhere.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
@@ -16,19 +18,19 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.shape import (
-    Shape,
-    changes_between,
-    following_differences,
-    option_remedies,
-)
+from pgflowd.core.definition.option_values import OptionValues
+from pgflowd.core.definition.shape import Shape, changes_between
+from pgflowd.core.definition.versions import Code
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
-from pgflowd.db import workers
 from pgflowd.db.connection import translated
+from pgflowd.db.definitions import Defined, define, find_version, stale_schedules
+from pgflowd.db.option_values import option_values
 from pgflowd.db.query import Query, Rows, execute, fetch_value, only
+from pgflowd.db.versions import current_flow, deploy_version
 from pgflowd.db.workers import MAX_COUNTED
+from pgflowd.errors import Problem
 
 Connection = psycopg.Connection[Any]
 OWNER = "pgflow_owner"
@@ -40,17 +42,31 @@ class Comparison:
 
     exists: bool
     shape: list[str] = field(default_factory=list)  # of the code; with one no worker starts
-    remedies: list[tuple[str, str]] = field(default_factory=list)  # options and what next
+    values: list[OptionValues] = field(default_factory=list)  # where the three are not the same
+    flow_slug: str = ""  # the version of the flow that was compared
+    current: str = ""  # the version to which starts go
+    schedules: list[str] = field(default_factory=list)  # that differ
+
+    @property
+    def is_new_version(self) -> bool:
+        """Whether a deployment makes another version current."""
+        return bool(self.shape) or self.flow_slug != self.current
 
     @property
     def options(self) -> list[str]:
         """The options that differ: the database's value holds."""
-        return [text for text, _ in self.remedies]
+        return [*self.schedules, *(each.text for each in self.values if each.differs)]
 
 
-def list_flows() -> Query[list[ListedFlow]]:
-    """Return all flows in the database."""
-    return Query(_LIST_FLOWS, (), lambda rows: list(starmap(ListedFlow, rows)))
+def list_flows(*, with_old: bool = False) -> Query[list[ListedFlow]]:
+    """Return all flows in the database; of those with versions the current one, or all."""
+    return Query(_LIST_FLOWS, (with_old,), lambda rows: list(starmap(ListedFlow, rows)))
+
+
+def flow_names() -> Query[list[str]]:
+    """Return the slugs of all flows, versions included."""
+    query = "select flow_slug from pgflow.flows order by flow_slug"
+    return Query(query, (), lambda rows: [row[0] for row in rows])
 
 
 def pause(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
@@ -122,23 +138,64 @@ def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
 
 
 def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
-    """How the flow in the database differs from this shape."""
-    known = execute(conn, flow_shape(slug))
+    """How the flow in the database differs from this shape: a version that has it, else the
+    current one."""
+    current = execute(conn, current_flow(slug))
+    found = find_version(conn, slug, shape)
+    known = execute(conn, flow_shape(found or current))
     if known is None:
         return Comparison(exists=False)
-    remedies = option_remedies(slug, shape, known, following_differences(shape, known))
-    return Comparison(True, changes_between(known, shape), remedies)
+    values = execute(conn, option_values(found or current, shape))
+    schedules = stale_schedules(conn, Code(slug, shape), found or current)
+    shapes = changes_between(known, shape)
+    return Comparison(True, shapes, values, found or current, current, schedules)
 
 
-def deploy(conn: Connection, slug: str, shape: Shape) -> bool:
-    """Create the flow, its queue and trigger; False if it was there. E306 for another shape."""
+@contextmanager
+def as_owner(conn: Connection) -> Iterator[None]:
+    """One transaction, in which this role acts as the owner of the schema, if it may."""
     with translated(conn), conn.transaction():
         if fetch_value(conn, _MAY_BE_OWNER):
             conn.execute(f"set local role {OWNER}".encode())
-        existed = bool(fetch_value(conn, "select pgflow.flow_exists(%s)", (slug,)))
-        workers.define(conn, slug, shape, "create")
-        conn.execute(_WATCH, (slug,))
-    return not existed
+        yield
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What a deployment did: created the flow, or changed options, which are listed as texts."""
+
+    is_new: bool
+    changes: list[str]
+    warnings: list[Problem]
+    flow_slug: str  # the flow, or the version of it
+
+
+def deploy(
+    conn: Connection,
+    slug: str,
+    shape: Shape,
+    *,
+    take_code: bool = False,
+    may_change: bool = False,
+    code: str | None = None,
+) -> Deployed:
+    """
+    Create the flow, its queue and trigger, or let its options follow.
+
+    A shape that starts by name do not get yet becomes the current version, if it `may_change`;
+    else E306. `code` says what was deployed, such as a commit.
+    """
+    with as_owner(conn):
+        compared = compare(conn, slug, shape)
+        if compared.exists and compared.is_new_version and may_change:
+            version = deploy_version(slug, shape, code, take_code=take_code)
+            found, is_new = execute(conn, version)
+            defined = Defined([], [])
+        else:
+            defined = define(conn, Code(slug, shape), "create", take_code=take_code)
+            found, is_new = compared.flow_slug or slug, not compared.exists
+        conn.execute(_WATCH, (found,))
+    return Deployed(is_new, defined.changes, defined.warnings, found)
 
 
 def active_runs(slug: str) -> Query[int]:
@@ -164,8 +221,8 @@ def script(slug: str, shape: Shape, place: str) -> str:
 _LIST_FLOWS = """
 select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
        workers, last_run_at, created_at, is_asleep, waiting, planned,
-       paused_at, paused_by, pause_reason, undoes
-  from pgflowd.list_flows()
+       paused_at, paused_by, pause_reason, undoes, name, version, old_versions, old_runs
+  from pgflowd.list_flows(%s)
 """
 _LIVING_WORKERS = """
 select queue_name, function_name from pgflowd.worker_status

@@ -13,12 +13,6 @@ def list_limits(flow_slug: str, most: int) -> Query[list[ListedLimit]]:
     return Query(_LIST_LIMITS, (flow_slug, most), lambda rows: list(starmap(ListedLimit, rows)))
 
 
-def set_limit(flow_slug: str, step_slug: str, slots: int) -> Query[None]:
-    """Change how many tasks of a step are at work at once."""
-    query = "select pgflowd.set_limit(%s, %s, %s, session_user)"
-    return Query(query, (flow_slug, step_slug, slots), lambda rows: None)
-
-
 def refill_limits(after_key: str | None) -> Query[str | None]:
     """Pass on what the dead have left, of some limits; return behind which to go on."""
     return Query("select pgflowd.refill_limits(%s)", (after_key,), only)

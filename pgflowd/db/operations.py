@@ -28,6 +28,7 @@ from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
 from pgflowd.db import flows, history, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
+from pgflowd.db.current_flow import CurrentFlow, remember, remembered
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
 from pgflowd.db.signals import SignalReceipt
@@ -84,7 +85,7 @@ class Now:
     """Return the seconds of a monotonic clock."""
 
 
-Step = Query[Any] | Listen | Hears | Unlisten | Nap | Now
+Step = Query[Any] | Listen | Hears | CurrentFlow | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
@@ -326,6 +327,8 @@ def _execute(conn: Connection, step: Step) -> Any:
         return execute(conn, step)
     if isinstance(step, Hears):
         return not is_pooled(conn)
+    if isinstance(step, CurrentFlow):
+        return remembered(conn) or remember(conn, execute(conn, runs.knows_versions()))
     with translated(conn):
         if command := _command(conn, step):
             conn.execute(command)
@@ -359,6 +362,9 @@ async def _execute_async(conn: AsyncConnection, step: Step) -> Any:
         return await execute_async(conn, step)
     if isinstance(step, Hears):
         return not is_pooled(conn)
+    if isinstance(step, CurrentFlow):
+        found = remembered(conn)
+        return found or remember(conn, await execute_async(conn, runs.knows_versions()))
     with translated(conn):
         if command := _command(conn, step):
             await conn.execute(command)

@@ -51,14 +51,25 @@ def abilities() -> Query[Abilities]:
     return Query(_ABILITIES, (), lambda rows: Abilities(*rows[0]))
 
 
-def start(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
-    return Query(_START, (flow_slug, input, run_id), lambda rows: run_of(decode(only(rows))))
+def knows_versions() -> Query[bool]:
+    """Whether this role may ask for the current version of a flow, and the database has any."""
+    return Query(_KNOWS_VERSIONS, (), only)
 
 
-def start_followed(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
+def start(flow_slug: str, input: str, run_id: UUID, current: str) -> Query[Run]:
+    """Start a run; `current` is the SQL for the flow to start, as for the other starts."""
+    return Query(
+        _START.format(flow=current),
+        (flow_slug, input, run_id),
+        lambda rows: run_of(decode(only(rows))),
+    )
+
+
+def start_followed(flow_slug: str, input: str, run_id: UUID, current: str) -> Query[Run]:
     """Start a run and follow it, in one transaction."""
     params = (flow_slug, input, run_id, [run_id])
-    return Query(_START_FOLLOWED, params, lambda rows: run_of(decode(rows[0][0])))
+    query = _START_FOLLOWED.format(flow=current)
+    return Query(query, params, lambda rows: run_of(decode(rows[0][0])))
 
 
 def start_wished(
@@ -73,14 +84,14 @@ def start_wished(
 
 
 def start_many(
-    flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities
+    flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities, current: str
 ) -> Query[list[Run]]:
     def read(rows: Rows) -> list[Run]:
         by_id = {run.run_id: run for run in (run_of(decode(row[0])) for row in rows)}
         return [by_id[run_id] for run_id in run_ids]
 
-    sql = _START_MANY if can.start_many else _START_EACH
-    return Query(sql, (flow_slug, list(inputs), list(run_ids)), read)
+    query = (_START_MANY if can.start_many else _START_EACH).format(flow=current)
+    return Query(query, (flow_slug, list(inputs), list(run_ids)), read)
 
 
 def get(run_id: UUID) -> Query[tuple[Run | None, bool]]:
@@ -242,10 +253,13 @@ select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
        has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS}, {_may_execute("get_run")},
        {_may_execute("follow")}
 """
-_START = "select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run'"
+_START = "select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run'"
 _START_FOLLOWED = """
-select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run', pgflowd.follow(%s)
+select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
+       pgflowd.follow(%s)
 """
+CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
+_KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
 _MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
 _START_WISHED = f"""
 select pgflowd.get_run(started.run_id) -> 'run'
@@ -255,10 +269,14 @@ select pgflowd.get_run(started.run_id) -> 'run'
    coalesce(%s, session_user), %s::uuid[], %s) as started
  order by one.nr
 """
-_START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"
+_START_MANY = """
+select to_jsonb(run)
+  from pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run
+"""
 _START_EACH = """
 select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run'
-  from (select %s::text as flow_slug, %s::jsonb[] as inputs, %s::uuid[] as run_ids) as given,
+  from (select {flow} as flow_slug, %s::jsonb[] as inputs,
+               %s::uuid[] as run_ids) as given,
        unnest(given.inputs, given.run_ids) as one (input, run_id)
 """
 _GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"

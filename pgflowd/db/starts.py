@@ -19,6 +19,7 @@ from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.core.json import encode
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import runs
+from pgflowd.db.current_flow import CurrentFlow
 from pgflowd.db.operations import Hears, Operation
 from pgflowd.db.query import Query
 from pgflowd.db.runs import Abilities
@@ -38,7 +39,8 @@ def start(
     if given:
         return (yield from _started_wished(flow_slug, text, run_id, given))
     new_id = _id_or_new(run_id)
-    run: Run = yield from _started(runs.start(flow_slug, text, new_id), flow_slug, new_id)
+    query = runs.start(flow_slug, text, new_id, (yield CurrentFlow()))
+    run: Run = yield from _started(query, flow_slug, new_id)
     return run
 
 
@@ -50,7 +52,8 @@ def start_followed(
         return (yield from start(flow_slug, input, run_id, key, wishes))
     require_slug(flow_slug)
     new_id = _id_or_new(run_id)
-    query = runs.start_followed(flow_slug, encode(input, what="input"), new_id)
+    text = encode(input, what="input")
+    query = runs.start_followed(flow_slug, text, new_id, (yield CurrentFlow()))
     run: Run = yield from _started(query, flow_slug, new_id)
     return run
 
@@ -72,7 +75,7 @@ def start_many(
         query = runs.start_wished(flow_slug, texts, ids, given)
     else:
         can: Abilities = yield runs.abilities()
-        query = runs.start_many(flow_slug, texts, ids, can)
+        query = runs.start_many(flow_slug, texts, ids, can, (yield CurrentFlow()))
     try:
         started: list[Run] = yield from _started(query, flow_slug, None)
     except MapInput as error:

@@ -17,19 +17,11 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.shape import (
-    Shape,
-    changes_between,
-    following_differences,
-    option_remedies,
-)
 from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.undo import PARTS
 from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, Rows, execute, fetch_value
-from pgflowd.db.schedules import taken_names
-from pgflowd.errors import DatabaseError, Problem
+from pgflowd.db.query import Query, Rows, fetch_value
 
 _HAS_STOPPED_AT = """
 select exists (select from pg_attribute where attrelid = 'pgflow.workers'::regclass
@@ -41,76 +33,8 @@ insert into pgflowd.worker_caps as known (worker_id, caps) values (%s, %s)
 """
 MAX_COUNTED = 10_000  # waiting messages; to count more takes too long
 
-_DEFINE = "select pgflowd.define(%s, %s::jsonb, %s)"
-PLACE = "database"  # of problems
 
 Connection = psycopg.Connection[Any]
-
-
-def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem]:
-    """Verify or create the flow, in one transaction; return warnings.
-
-    Only what is not as it should be is looked at again under the flow's lock, which any role may
-    hold. What steps need, and schedules, follow the code, where the role may write it. Raises E306
-    for another shape, E308 for a missing flow that may not be created.
-    """
-    query = "select pgflowd.flow_shape(%s)"
-    with translated(conn), conn.transaction():
-        known = fetch_value(conn, query, (slug,))
-        if known is None or changes_between(known, shape) or following_differences(shape, known):
-            lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
-            conn.execute(lock, (slug,))
-            known = fetch_value(conn, query, (slug,))
-        if known is not None:
-            found = changes_between(known, shape)
-            if not found:
-                stale = _follow(conn, slug, shape, known, may_write=mode != "verify")
-                remedies = option_remedies(slug, shape, known, stale)
-                taken = _taken(conn, slug, shape)
-                return [
-                    *taken,
-                    *(Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies),
-                ]
-            if mode != "recreate":
-                raise _mismatch(slug, found)
-        elif mode == "verify":
-            raise DatabaseError(
-                f"the database has no flow {slug}, and definitions is 'verify'",
-                code="E308",
-                next=f"run `pgflowd flows deploy {slug}`",
-            )
-        may_lose = mode == "recreate"
-        conn.execute(_DEFINE, (slug, json.dumps(shape), may_lose))
-        return _taken(conn, slug, shape)
-
-
-def _taken(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
-    """The schedules of the code that are not written, since somebody else has their names."""
-    names = [each["name"] for each in shape.get("schedules") or []]
-    return execute(conn, taken_names(slug, names)) if names else []
-
-
-def _follow(
-    conn: Connection, slug: str, shape: Shape, known: Shape, *, may_write: bool
-) -> list[str]:
-    """Set the options that follow the code; return those that this role may not set."""
-    stale = following_differences(shape, known)
-    if stale and may_write:
-        try:
-            with conn.transaction():
-                conn.execute(_DEFINE, (slug, json.dumps(shape), False))
-            return []
-        except psycopg.errors.InsufficientPrivilege:
-            pass
-    return stale
-
-
-def _mismatch(slug: str, found: list[str]) -> DatabaseError:
-    return DatabaseError(
-        f"{slug}: the code has another shape than the database: {'; '.join(found[:5])}",
-        code="E306",
-        next=f"see `pgflowd flows diff {slug}`; a new shape needs a new slug, such as {slug}_2",
-    )
 
 
 def insert_row(

@@ -19,6 +19,7 @@ from types import CodeType
 from typing import Any
 
 from pgflowd.core.definition.spec import CTX, StepSpec
+from pgflowd.core.definition.versions import facts_of
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
 from pgflowd.core.settings.sections import Settings
@@ -73,6 +74,7 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "place": flow.place,
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,
+        "handlers": [facts.to_json() for facts in facts_of(flow.spec)] if is_valid else [],
         "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
         "waits": any(_waits(step) for step in flow.written.steps),
         "problems": [asdict(problem) for problem in problems],

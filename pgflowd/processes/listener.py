@@ -23,13 +23,22 @@ from uuid import uuid4
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.messages import ConnectionsLeft, Follow, LookAtDue, Ready, Wake
+from pgflowd.core.messages import (
+    ConnectionsLeft,
+    Follow,
+    LookAtDue,
+    LookAtVersions,
+    Ready,
+    ServeVersions,
+    Wake,
+)
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db.connection import is_pooled
 from pgflowd.db.query import execute
 from pgflowd.db.server_connections import server_connections
+from pgflowd.db.versions import VERSIONS_CHANGED, served_versions
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
@@ -64,8 +73,10 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
 
 
 def _measure(service: Service, conn: psycopg.Connection[Any]) -> None:
-    """Tell the supervisor how many connections the server has left."""
+    """Tell the supervisor how many connections the server has left, and what it serves."""
     service.channel.send(ConnectionsLeft(execute(conn, server_connections()).left))
+    for name, flows in served_versions(conn):
+        service.channel.send(ServeVersions(name, flows))
 
 
 def _is_needed(settings: Settings) -> bool:
@@ -167,6 +178,9 @@ class Listener:
     def _on_notification(self, payload: str) -> None:
         if run_id := requested_run(payload):
             self._service.channel.send(Follow(run_id))
+            return
+        if payload == VERSIONS_CHANGED:
+            self._service.channel.send(LookAtVersions())
             return
         self._service.numbers["last_notification_at"] = time.time()
         if self._throttle.may_pass(payload, time.monotonic()):

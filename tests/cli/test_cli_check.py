@@ -192,8 +192,8 @@ def test_config_flows_and_database_are_reported_at_once_in_columns(here, project
     )
     assert third == (
         "database               W310  analyze_website: timeout is 60 in the code, "
-        "120 in the database; the latter applies; change it there, in pgflow.steps or "
-        "pgflow.flows: it counts from the next attempt"
+        "120 in the database; the latter applies; "
+        "`pgflowd flows deploy analyze_website --take-code` writes that of the code"
     )
     assert count == "2 errors, 1 warning"
 

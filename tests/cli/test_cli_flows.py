@@ -52,7 +52,8 @@ def test_list_for_programs(here, shop):
     assert set(first) == {
         "flow", "undoes", "steps", "queue", "watched", "queued", "waiting", "planned",
         "oldest_queued_at", "running", "active_runs", "workers", "asleep", "paused_at", "paused_by",
-        "pause_reason", "import_s", "last_run_at", "created_at",
+        "pause_reason", "import_s", "last_run_at", "created_at", "version", "old_versions",
+        "old_runs",
     }  # fmt: skip
     assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
 
@@ -135,10 +136,12 @@ def test_diff_prints_whether_code_and_database_are_the_same(here, project, shop)
 
     assert (same.code, same.out) == (0, "analyze_website is the same in code and database\n")
     assert tuned.code == 0
-    assert tuned.out == "max_attempts is 9 in the code, 3 in the database; the latter applies\n"
+    assert tuned.out.splitlines()[1].split(maxsplit=4) == [
+        "max_attempts", "9", "3", "3", "deploy takes the code's",
+    ]  # fmt: skip
     assert other.code == 1
     assert "step save_to_db: after sentiment, not after sentiment and summary" in other.out
-    assert "a new shape needs a new slug" in other.err
+    assert "deploy makes it the next version" in other.err
 
 
 def test_diff_for_programs(here, project, database):
@@ -147,7 +150,7 @@ def test_diff_for_programs(here, project, database):
     assert told.code == 1
     assert told.json == {
         "schema_version": 1, "flow": "send_email", "place": "shop_flows.py:23", "exists": False,
-        "same": False, "differences": [], "options": [],
+        "same": False, "version": None, "current": None, "differences": [], "options": [],
     }  # fmt: skip
 
 
@@ -164,10 +167,15 @@ def test_deploy_creates_what_is_missing_with_queue_and_trigger(here, project, da
 
     assert first.out == "send_email  created\n"
     assert second.json["flows"] == [
-        {"flow": "analyze_website", "result": "created"},
-        {"flow": "store_items", "result": "created"},
-        {"flow": "send_email", "result": "unchanged"},
-    ]
+        {
+            "flow": "analyze_website",
+            "result": "created",
+            "changes": [],
+            "version": "analyze_website",
+        },
+        {"flow": "store_items", "result": "created", "changes": [], "version": "store_items"},
+        {"flow": "send_email", "result": "unchanged", "changes": [], "version": "send_email"},
+    ]  # fmt: skip
     assert all(flow["watched"] for flow in here("flows", "list", "--json").json["flows"])
 
 
@@ -179,17 +187,62 @@ def test_deploy_puts_a_lost_trigger_back(here, project, shop):
     assert here("flows", "show", "send_email", "--json").json["watched"]
 
 
-def test_deploy_refuses_another_shape_and_creates_the_others(here, project, shop):
+def test_deploy_asks_before_another_shape_and_creates_the_others(here, project, shop):
     (project / "shop_flows.py").write_text(
         OTHER_SHAPE + '\nnew = Flow("new")\n@new.step\ndef a(run): ...\n'
     )
 
-    ended = here("flows", "deploy")
+    asked = here("flows", "deploy")
+    before = slugs(shop)
+    done = here("flows", "deploy", "--yes", "--code", "8f3a2c1")
 
-    assert ended.code == 78
-    assert "E306" in ended.err and "analyze_website_2" in ended.err
-    assert "new              created" in ended.out
-    assert slugs(shop) == ["analyze_website", "new", "send_email", "store_items"]
+    assert (asked.code, done.code) == (78, 0)
+    assert "step save_to_db: after sentiment, not after sentiment and summary" in asked.err
+    assert "Make it the next version? without a terminal this needs --yes" in asked.err
+    assert "new              created" in asked.out
+    assert before == ["analyze_website", "new", "send_email", "store_items"]
+    assert "analyze_website  starts go to analyze_website_2 now" in done.out
+    shown = here("flows", "show", "analyze_website")
+    assert "version 2 is analyze_website_2, current, deployed" in shown.out
+    assert "8f3a2c1" in shown.out
+    assert here("flows", "diff", "analyze_website").out == (
+        "analyze_website is the same in code and database (analyze_website_2)\n"
+    )
+
+
+def test_old_versions_are_counted_listed_rolled_back_and_pruned(here, project, shop):
+    shop.start()
+    (project / "shop_flows.py").write_text(OTHER_SHAPE)
+    here("flows", "deploy", "--yes")
+
+    listed, whole = here("flows", "list"), here("flows", "list", "-v")
+    both = here("runs", "list", "--flow", "analyze_website", "--json").json["runs"]
+
+    assert "analyze_website +1 old, 1 run" in listed.out
+    assert len(whole.out.splitlines()) == len(listed.out.splitlines()) + 1
+    assert [run["flow"] for run in both] == ["analyze_website"]
+    back = here("flows", "rollback", "analyze_website")
+    assert back.out == "analyze_website: starts go to analyze_website\n"
+    compared = here("flows", "diff", "analyze_website")
+    assert (compared.code, "but starts go to analyze_website;" in compared.err) == (0, True)
+    pruned = here("flows", "prune-versions", "analyze_website", "--json")
+    assert pruned.json["deleted"] == ["analyze_website_2"]
+    again = here("flows", "rollback", "analyze_website")
+    assert again.code == 4 and "no version before the current one" in again.err
+
+
+def test_check_tells_what_open_runs_and_other_runtimes_need(here, project, shop):
+    shop.start()
+    gone = OTHER_SHAPE.replace("summary", "digest")
+    (project / "shop_flows.py").write_text(gone)
+
+    warned = here("check")
+    here("flows", "deploy", "--yes")
+    shop.start()
+    after = here("check")
+
+    assert "W322  analyze_website: step summary of version 1 with 1 open run has no" in warned.out
+    assert "W321  analyze_website: 1 run of version 1 began although another one" in after.out
 
 
 def test_deploy_prints_sql_that_does_the_same(here, project, database):
@@ -337,13 +390,15 @@ def test_limits_shows_what_is_taken_and_how_many_wait(here, shop):
 def test_limits_are_set_and_the_code_does_not_undo_it(here, shop):
     limited(shop)
 
-    ended = here("flows", "limits", "crawl", "--set", "fetch=3")
+    done = here("flows", "set", "crawl/fetch", "limit=3")
+    ended = here("flows", "limits", "crawl")
 
+    assert done.out == "crawl/fetch: limit 2 → 3\n"
     assert ended.out.splitlines()[1].split()[:4] == ["hosts:example.com", "3", "3", "0"]
     shown = here("flows", "show", "crawl").out
     assert "3 per run.host as hosts" in shown and "has gpu" in shown
-    wrong = here("flows", "limits", "crawl", "--set", "fech=3")
-    assert wrong.code != 0 and "has no limit" in wrong.err
+    wrong = here("flows", "set", "crawl/fech", "limit=3")
+    assert wrong.code == 4 and "there is no step fech in flow crawl" in wrong.err
 
 
 def test_show_says_what_no_worker_has(here, shop):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from support.covers import covers
 
-from pgflowd import Flow, Limit
-from pgflowd.db import flows, workers
+from pgflowd import Flow
+from pgflowd.core.definition.versions import Code
+from pgflowd.db import flows
+from pgflowd.db.definitions import define
 from pgflowd.db.query import execute
 from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import DatabaseError
@@ -33,9 +35,11 @@ def test_what_was_deployed_is_the_same_with_all_options(conn):
     shape = flow(max_attempts=4, base_delay=2, timeout=30).shape()
 
     assert flows.compare(conn, "shop", shape) == flows.Comparison(exists=False)
-    assert flows.deploy(conn, "shop", shape)
-    assert not flows.deploy(conn, "shop", shape)
-    assert flows.compare(conn, "shop", shape) == flows.Comparison(exists=True)
+    assert flows.deploy(conn, "shop", shape).is_new
+    assert not flows.deploy(conn, "shop", shape).is_new
+    assert flows.compare(conn, "shop", shape) == flows.Comparison(
+        exists=True, flow_slug="shop", current="shop"
+    )
 
 
 def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(conn):
@@ -45,7 +49,7 @@ def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(con
     conn.execute("update pgflow.steps set opt_timeout = null where step_slug = 'first'")
 
     compared = flows.compare(conn, "shop", shape)
-    warnings = workers.define(conn, "shop", shape, "create")
+    warnings = define(conn, Code("shop", shape), "create").warnings
 
     assert compared.shape == []
     assert compared.options == [
@@ -57,20 +61,6 @@ def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(con
     ]
 
 
-def test_operators_and_workers_are_told_the_command_that_changes_the_slots_of_a_limit(conn):
-    made = Flow("shop")
-    made.step(slug="one", limit=Limit(5))(lambda run: 1)
-    flows.deploy(conn, "shop", made.shape())
-    conn.execute("select pgflowd.set_limit('shop', 'one', 2)")
-
-    ((text, remedy),) = flows.compare(conn, "shop", made.shape()).remedies
-    (warning,) = workers.define(conn, "shop", made.shape(), "create")
-
-    assert text.startswith("step one: limit has 5 slots in the code, 2 in the database")
-    assert remedy == "`pgflowd flows limits shop --set STEP=N` changes it there"
-    assert warning.next == remedy
-
-
 @covers("database 11")
 def test_a_worker_of_a_known_flow_waits_for_no_lock_that_anybody_may_hold(conn, database):
     flows.deploy(conn, "shop", flow().shape())
@@ -78,7 +68,7 @@ def test_a_worker_of_a_known_flow_waits_for_no_lock_that_anybody_may_hold(conn, 
     stranger.execute("select pg_advisory_xact_lock(1, hashtext('shop'))")
     conn.execute("set lock_timeout = '2s'")
 
-    assert workers.define(conn, "shop", flow().shape(), "create") == []
+    assert define(conn, Code("shop", flow().shape()), "create") == ([], [])
 
 
 @covers("newcomer 20")
@@ -104,7 +94,9 @@ def test_a_script_survives_every_quote(conn):
     script = flows.script("shop", made.shape(), "shop.py:1")
 
     conn.execute(script.encode())
-    assert flows.compare(conn, "shop", made.shape()) == flows.Comparison(exists=True)
+    assert flows.compare(conn, "shop", made.shape()) == flows.Comparison(
+        exists=True, flow_slug="shop", current="shop"
+    )
 
 
 def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
@@ -122,17 +114,17 @@ def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
 def test_schedules_follow_the_code_where_they_may_be_written(conn):
     made = Flow("ticking", cron="@daily")
     made.step(slug="a")(lambda run: run)
-    assert workers.define(conn, "ticking", made.shape(), "create") == []
+    assert define(conn, Code("ticking", made.shape()), "create") == []
     conn.execute("update pgflowd.schedules set cron = '@hourly'")
 
-    (warning,) = workers.define(conn, "ticking", made.shape(), "verify")
+    (warning,) = define(conn, Code("ticking", made.shape()), "verify")
     assert warning.code == "W310" and "cron is '@daily' in the code" in warning.text
     assert [each.cron for each in execute(conn, list_schedules())] == ["@hourly"]
-    assert workers.define(conn, "ticking", made.shape(), "create") == []
+    assert define(conn, Code("ticking", made.shape()), "create") == []
     assert [each.cron for each in execute(conn, list_schedules())] == ["@daily"]
 
     conn.execute("select pgflowd.remove_schedule('ticking')")
     conn.execute("select pgflowd.set_schedule('ticking', 'ticking', '@weekly')")
-    (taken,) = workers.define(conn, "ticking", made.shape(), "create")
+    (taken,) = define(conn, Code("ticking", made.shape()), "create")
     assert taken.code == "E224" and "an operator has one of this name" in taken.text
     assert [each.cron for each in execute(conn, list_schedules())] == ["@weekly"]

@@ -103,6 +103,18 @@ def undoable(db: LeaseDatabase) -> Any:
     return run
 
 
+def versioned(db: LeaseDatabase) -> str:
+    flow = db.flow()
+    db.value("select pgflowd.deploy_version(%s, %s::jsonb)", flow, shape_of("other"))
+    return flow
+
+
+def rolled_back(db: LeaseDatabase) -> str:
+    flow = versioned(db)
+    db.value("select pgflowd.rollback_version(%s)", flow)
+    return flow
+
+
 def shape_of(slug: str) -> str:
     step = {"slug": slug, "stepType": "single", "dependencies": [], "whenUnmet": "skip"}
     return json.dumps({"steps": [step | {"whenExhausted": "fail"}]})
@@ -141,11 +153,17 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
         (scheduled(db, is_paused=True),),
     ),
     "retry": lambda db: ("retry(%s, 'jane', true, 'once more')", (cancelled(db),)),
-    "set_limit": lambda db: ("set_limit(%s, 'a', 2, 'jane')", (limited(db),)),
     "set_schedule": lambda db: (
         "set_schedule('s', %s, '@daily', actor => 'jane')",
         (db.flow(),),
     ),
+    "set_option": lambda db: ("set_option(%s, 'a', 'limit', '2', 'jane')", (limited(db),)),
+    "deploy_version": lambda db: (
+        "deploy_version(%s, %s::jsonb, 'jane')",
+        (db.flow(), shape_of("other")),
+    ),
+    "rollback_version": lambda db: ("rollback_version(%s, 'jane')", (versioned(db),)),
+    "prune_versions": lambda db: ("prune_versions(%s, 'jane')", (rolled_back(db),)),
     "set_setting": lambda db: ("set_setting('crash_limit', '7', 'jane')", ()),
     "signal": lambda db: ("signal(%s, 'paid', '1', 'jane', 'once')", (run_of(db),)),
     "task_claim": lambda db: (

@@ -10,7 +10,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd import Flow, job
-from pgflowd.core.definition.shape import option_differences, shape_differences
+from pgflowd.core.definition.shape import shape_differences
 from pgflowd.core.json import jsonb_text
 from pgflowd.testing import run_flow
 
@@ -246,18 +246,6 @@ def test_differences_of_shapes_have_the_text_of_the_database():
         ' \'{"value": {"a": [true, null], "bb": 1}, "defined": true}\'',
         "Step at index 2: missing in second shape (first has 'summary')",
         "Step at index 3: missing in second shape (first has 'save_to_db')",
-    ]
-
-
-def test_options_tuned_in_the_database_are_reported_where_the_code_sets_others():
-    database = {
-        "options": {"maxAttempts": 3, "baseDelay": 0, "timeout": 120},
-        "steps": [{"slug": "sentiment", "options": {"timeout": None, "maxAttempts": 9}}],
-    }
-
-    assert option_differences(diamond().shape(), database) == [
-        "timeout is 60 in the code, 120 in the database; the latter applies",
-        "step sentiment: timeout is 20 in the code, unset in the database; the latter applies",
     ]
 
 

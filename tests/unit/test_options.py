@@ -22,7 +22,6 @@ from pgflowd.core.definition.options import (
     option_names,
 )
 from pgflowd.core.definition.plan import plan_of
-from pgflowd.core.definition.shape import following_differences
 
 PACKAGE = Path(pgflowd.__file__).parent
 SIGNATURES = {
@@ -149,14 +148,6 @@ def test_crash_limits_of_the_shape_follow_the_code_and_wrong_ones_are_refused():
     assert shape["options"] == {"crashLimit": 3, "onCrashLimit": "quarantine"}
     assert option_cells(first.options)[Column.CRASHES] == "3 then quarantine"
     assert [problem.code for problem in wrong.check()] == ["E209"] * 6
-    plain = Flow("shop")
-    plain.step(slug="first")(lambda run: run)
-    assert following_differences(made.shape(), plain.shape()) == [
-        "step first: crash_limit is 3 in the code, unset in the database; the latter applies",
-        "step first: on_crash_limit is quarantine in the code, unset in the database; "
-        "the latter applies",
-    ]
-    assert following_differences(made.shape(), made.shape()) == []
 
 
 def test_the_version_is_no_part_of_the_shape_and_at_least_one():

@@ -374,14 +374,16 @@ def test_another_shape_in_the_database_is_reported_and_nothing_is_deleted(start_
 
 
 @covers("P24")
-def test_other_options_are_warned_about(start_worker):
+def test_a_changed_option_counts_and_the_log_says_so(start_worker):
     first = start_worker(FLOW)
     assert first.drain() == 0
 
     second = start_worker(MODULE.format(timeout=7))
 
-    [warning] = second.records("worker.warning")
-    assert warning["code"] == "W310" and "timeout is 7 in the code, 20 in" in warning["text"]
+    assert second.records("worker.warning") == []
+    [changed] = second.records("flow.changed")
+    assert changed["text"] == "timeout 20 → 7"
+    assert second.value("select opt_timeout from pgflow.flows") == 7
 
 
 def test_verify_creates_nothing(start_worker):

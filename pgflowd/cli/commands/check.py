@@ -145,10 +145,13 @@ def _compared(
     app: App, conn: psycopg.Connection[Any], flow: DiscoveredFlow, entry: dict[str, Any]
 ) -> Iterator[Problem]:
     """Problems where a flow in the database differs from the code."""
+    from pgflowd.db.definitions import runs_of_first_version, unserved_versions
     from pgflowd.db.flows import compare
 
     slug, mode = flow.slug, app.settings.pgflowd.definitions
     compared = compare(conn, slug, flow.shape or {})
+    yield from unserved_versions(conn, flow.code)
+    yield from runs_of_first_version(conn, slug)
     if not compared.exists:
         entry["database"] = "missing"
         if mode == "verify":
@@ -160,8 +163,11 @@ def _compared(
         more = f" and {len(compared.shape) - 3} more" if len(compared.shape) > 3 else ""
         text = f"{slug}: {'; '.join(compared.shape[:3])}{more}"
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
-    for text, remedy in compared.remedies:
-        yield Problem("W310", f"{slug}: {text}", PLACE, remedy)
+    for text in compared.schedules:
+        yield Problem("W310", f"{slug}: {text}", PLACE, f"run `pgflowd flows deploy {slug}`")
+    for each in compared.values:
+        if each.differs:
+            yield Problem("W310", f"{slug}: {each.text}", PLACE, each.remedy(slug))
 
 
 def _schedules(flow: DiscoveredFlow) -> list[dict[str, Any]]:

@@ -1,40 +1,48 @@
 """
-`pgflowd flows`: list, show, draw, compare, deploy, pause and delete flows.
+`pgflowd flows`: list, show, draw, pause and delete flows.
 
-Child processes import the flows' code, this process never does. `cli.terminal.flow_view`
-prints flows.
+`cli.commands.flow_definitions` has the commands that compare flows with their code and change them.
+`cli.terminal.flow_view` prints flows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.flow_definitions import (
+    deploy,
+    diff,
+    flow_argument,
+    flows_in_code,
+    prune_versions,
+    rollback,
+    set_,
+)
 from pgflowd.cli.commands.flow_stats import stats
 from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
-from pgflowd.cli.exits import CommandRefused, ExitCode
+from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, REASON_OPTION, RUN, SLOTS
-from pgflowd.cli.problems import for_each
+from pgflowd.cli.params import LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.run_details import read_details
-from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph, print_limits
+from pgflowd.cli.terminal.flow_view import (
+    print_flow,
+    print_flows,
+    print_graph,
+    print_limits,
+    print_versions,
+)
 from pgflowd.cli.terminal.run_view import graph_of_run
-from pgflowd.core.settings.rules import missing_flows
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.errors import ConfigError, FlowError, NotFound, Problem, UnknownFlow
+from pgflowd.errors import NotFound
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.db.operations import Operation
-    from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
-
-flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 
 @click.group(cls=Group)
@@ -46,10 +54,16 @@ def flows() -> None:
     """
 
 
+for command in (diff, deploy, set_, rollback, prune_versions):
+    flows.add_command(command)
+
+
 @flows.command("list")
 @pass_app
 def list_(app: App) -> None:
     """List the flows in the database, with their queued and running tasks.
+
+    Of a flow with versions the current one, and how many open runs older ones have; with -v all.
 
     \b
     Example: pgflowd flows list
@@ -58,7 +72,8 @@ def list_(app: App) -> None:
     from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
-        found, now = execute(conn, list_flows()), execute(conn, database_time())
+        found = execute(conn, list_flows(with_old=app.verbose))
+        now = execute(conn, database_time())
     imports = import_times(app)
     if app.json:
         app.print_document(flows=[flow.to_json(imports.get(flow.flow_slug)) for flow in found])
@@ -78,24 +93,31 @@ def show(app: App, flow: str) -> None:
     from pgflowd.db.flows import flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.schedules import list_schedules
+    from pgflowd.db.versions import versions_of
 
     with database(app) as conn:
-        rows, now = execute(conn, list_flows()), execute(conn, database_time())
-        row = next((row for row in rows if row.flow_slug == flow), None)
-        if row is None:
+        now = execute(conn, database_time())
+        rows = execute(conn, list_flows(with_old=True))
+        named = [row for row in rows if flow in (row.name, row.flow_slug)]
+        if not named:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
-        shape = execute(conn, flow_shape(flow)) or {"steps": []}
-        caps = execute(conn, worker_caps(flow))
+        row = next((row for row in named if row.name == flow), named[0])
+        shape = execute(conn, flow_shape(row.flow_slug)) or {"steps": []}
+        caps = execute(conn, worker_caps(row.flow_slug))
+        versions = execute(conn, versions_of(flow))
         schedules = execute(conn, list_schedules(flow))
     import_s = import_times(app).get(flow)
     if app.json:
         listed = [worker.to_json() for worker in caps]
+        numbered = [version.to_json() for version in versions]
+        document = row.to_json(import_s)
         app.print_document(
-            **row.to_json(import_s), shape=shape, caps=listed,
+            **document, shape=shape, caps=listed, versions=numbered,
             schedules=[each.to_json() for each in schedules],
         )  # fmt: skip
     else:
         print_flow(app, row, shape, import_s, caps, schedules, now)
+        print_versions(app, versions, now)
 
 
 @flows.command()
@@ -126,79 +148,6 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
                 raise click.UsageError(f"run {run_word} is a run of {details.run.flow_slug}")
             drawn = graph_of_run(details.run, details.steps, details.now)
     print_graph(app, drawn, "json" if app.json else form)
-
-
-@flows.command()
-@flow_argument
-@pass_app
-def diff(app: App, flow: str) -> None:
-    """Compare a flow in the code with the one in the database.
-
-    The exit code is 1 if their shapes differ. Options may differ: those in the database apply,
-    and the exit code is 0.
-
-    \b
-    Example: pgflowd flows diff analyze_website
-    """
-    from pgflowd.db.flows import compare
-
-    code = _in_code(_discover(app), flow)
-    with database(app) as conn:
-        found = compare(conn, flow, code.shape or {})
-    is_same = found.exists and not found.shape
-    if app.json:
-        app.print_document(
-            flow=flow, place=code.place, exists=found.exists, same=is_same,
-            differences=found.shape, options=found.options,
-        )  # fmt: skip
-    elif not found.exists:
-        text = f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it"
-        app.print(app.out.folded(text))
-    else:
-        for text in [*found.shape, *found.options]:
-            app.print(app.out.folded(text))
-        if is_same and not found.options:
-            app.print(app.out.folded(f"{flow} is the same in code and database"))
-        if found.shape:
-            app.note(f"so in {code.place}, not in the database; a new shape needs a new slug")
-    if not is_same:
-        app.exit(ExitCode.NO)
-
-
-@flows.command()
-@click.argument("flow", metavar="[FLOW]...", type=FLOW, nargs=-1)
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of executing it.")
-@pass_app
-def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
-    """Create flows in the database: definition, queue and trigger. By default all flows.
-
-    A flow that exists stays unchanged; a flow with another shape is refused. If the role
-    pgflow_owner owns the schema, the command acts as this role.
-
-    \b
-    Example: pgflowd flows deploy
-             pgflowd flows deploy analyze_website --sql | psql -1 mydb
-    """
-    from pgflowd.db import flows
-
-    discovered = _discover(app)
-    chosen = [_in_code(discovered, slug) for slug in dict.fromkeys(flow)]
-    if not chosen:
-        _raise_errors(discovered.problems)
-        chosen = discovered.flows
-    chosen = discovered.with_undo_flows(chosen)
-    if as_sql:
-        texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
-        app.print_result("\n\n".join(texts.values()), sql=texts)
-        return
-    width = max((len(one.slug) for one in chosen), default=0)
-    with database(app) as conn:
-
-        def create(one: DiscoveredFlow) -> tuple[str, dict[str, str]]:
-            result = "created" if flows.deploy(conn, one.slug, one.shape or {}) else "unchanged"
-            return f"{one.slug:<{width}}  {result}", {"flow": one.slug, "result": result}
-
-        for_each(app, "flows", chosen, create)
 
 
 @flows.command()
@@ -282,59 +231,27 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
 
 @flows.command()
 @flow_argument
-@click.option(
-    "--set", "given", type=SLOTS, metavar="STEP=N", multiple=True,
-    help="Let N tasks of a step be at work at once; may be repeated.",
-)  # fmt: skip
 @LIMIT_OPTION
 @pass_app
-def limits(app: App, flow: str, given: Sequence[tuple[str, int]], limit: int) -> None:
-    """List the limits of a flow that are in use, or change how many places they have.
+def limits(app: App, flow: str, limit: int) -> None:
+    """List the limits of a flow that are in use.
 
-    A change counts from the next claim, and the code does not undo it.
+    `pgflowd flows set` changes how many places one has.
 
     \b
     Example: pgflowd flows limits crawl
-             pgflowd flows limits crawl --set fetch=4
     """
-    from pgflowd.db.limits import list_limits, set_limit
+    from pgflowd.db.limits import list_limits
     from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
         if flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
-        for step, slots in given:
-            execute(conn, set_limit(flow, step, slots))
         found, now = execute(conn, list_limits(flow, limit)), execute(conn, database_time())
     if app.json:
         app.print_document(limits=[each.to_json() for each in found])
     else:
         print_limits(app, flow, found, now)
-
-
-def _discover(app: App) -> Discovered:
-    """The flows in the code. E111 if the config names no modules."""
-    from pgflowd.processes.supervisor.discover import discover
-
-    settings = app.settings
-    if problems := missing_flows(settings, settings.file or "pgflowd.toml"):
-        raise ConfigError(problems)
-    return discover(settings)
-
-
-def _in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
-    """The valid flow with this slug; else raise every problem that keeps it from loading."""
-    found = discovered.flow(slug)
-    if found is not None and found.shape is not None:
-        return found
-    _raise_errors(discovered.problems if found is None else found.problems)
-    remedy = did_you_mean(slug, discovered.slugs) or "see [pgflowd] flows in the config"
-    raise UnknownFlow(f"there is no flow '{slug}' in the configured modules", next=remedy)
-
-
-def _raise_errors(problems: Iterable[Problem]) -> None:
-    if errors := [problem for problem in problems if not problem.is_warning]:
-        raise FlowError(errors)
 
 
 flows.add_command(stats)
@@ -344,12 +261,13 @@ def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]
     """The shape of a flow in the database, else in the code."""
     from pgflowd.db.flows import flow_shape
     from pgflowd.db.query import execute
+    from pgflowd.db.versions import current_flow
 
-    shape = execute(conn, flow_shape(slug))
+    shape = execute(conn, flow_shape(execute(conn, current_flow(slug))))
     if shape is not None:
         return shape
     if app.settings.pgflowd.flows:
-        code = _discover(app).flow(slug)
+        code = flows_in_code(app).flow(slug)
         if code is not None and code.shape is not None:
             return code.shape
     raise unknown_flow(slug, flow_slugs(conn))

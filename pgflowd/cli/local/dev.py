@@ -55,9 +55,9 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
 
     Prints runs and the output of their handlers; with -v the whole log of the daemon. A change
     of a flow reloads the daemon. A flow whose steps have changed is recreated, and its runs are
-    deleted; in production this is refused. The url of the config and variables of libpq such as
-    PGHOST are ignored. With --database-url it serves on that database, where it installs the
-    schema, starts no server and recreates no flow.
+    deleted; on a terminal it asks once whether to make it the next version instead. The url of
+    the config and variables of libpq such as PGHOST are ignored. With --database-url it serves on
+    that database, where it installs the schema, starts no server and recreates no flow.
 
     \b
     Example: pgflowd dev

@@ -7,6 +7,7 @@ Errors are in the daemon's log, which the same terminal shows.
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,9 @@ from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any, Self
+
+import click
+import psycopg
 
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_path
@@ -24,10 +28,11 @@ from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload_results import ReloadResult
 from pgflowd.core.text import counted, duration
 from pgflowd.db.connection import connect
-from pgflowd.db.flows import flow_shape
+from pgflowd.db.flows import compare, deploy, flow_shape
 from pgflowd.db.query import execute
 from pgflowd.db.runs import list_runs
 from pgflowd.errors import ConfigError, PgflowdError
+from pgflowd.processes.supervisor.discover import DiscoveredFlow, discover
 
 POLL_MS = 500  # between two checks whether the daemon has ended
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
@@ -51,6 +56,7 @@ class Project:
         self.slugs: list[str] = []
         self._shapes: dict[str, Any] = {}
         self._broken: list[str] = []
+        self.keeps_runs: bool | None = None  # when a shape changes; None: not asked yet
 
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
@@ -70,6 +76,7 @@ class Project:
         A flow that crashes at its start is not waited for: the next change may mend it.
         """
         before, runs = self._shapes, self._count_runs()
+        self._keep_as_versions()
         began_at = time.monotonic()
         with telling(self.app, socket_path(self.app), of_reload):
             answer = ask_to_reload(self.app)
@@ -90,7 +97,7 @@ class Project:
         results = results or ["nothing to do"]
         self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})")
         for slug in self.slugs:
-            if slug in before and before[slug] != self._shapes[slug]:
+            if slug in before and changes_between(before[slug], self._shapes[slug]):
                 self._print_recreated(slug, before[slug], runs[slug])
 
     def wait_for_valid_config(self, changes: Changes) -> None:
@@ -107,11 +114,26 @@ class Project:
             except ConfigError as error:
                 print_problems(self.app, error.problems)
 
+    def _keep_as_versions(self) -> None:
+        """Make changed shapes versions, if that is the answer to the one question about it."""
+        if self.keeps_runs is False or not sys.stdin.isatty():
+            return
+        flows = [flow for flow in discover(self.app.settings).flows if flow.shape is not None]
+        with connect(self.dsn, name="pgflowd dev") as connection:
+            changed = [flow for flow in flows if _is_changed(connection, flow)]
+            if changed and self.keeps_runs is None:
+                names = ", ".join(flow.slug for flow in changed)
+                text = f"{names}: the shape has changed. Keep the runs, and make it a version?"
+                self.keeps_runs = click.confirm(text, default=False, err=True)
+            for flow in changed if self.keeps_runs else []:
+                done = deploy(connection, flow.slug, flow.shape or {}, may_change=True)
+                self._print_time(f"{flow.slug}: starts go to {done.flow_slug}")
+
     def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
         changes = "; ".join(changes_between(before, self._shapes[slug]))
         lost = {0: "", 1: ", its run is deleted"}.get(runs, f", its {runs} runs are deleted")
         self._print_time(f"{slug}: shape changed ({changes}); recreated{lost}.")
-        advice = f"In production this is refused: a new shape needs a new slug, such as {slug}_2"
+        advice = "In production `pgflowd flows deploy` makes it the next version, and runs stay"
         self.app.print(self.app.out.folded(f"         {advice}"))
 
     def _read_shapes(self, slugs: Iterable[str]) -> None:
@@ -144,6 +166,11 @@ def follow_changes(
                 process.wait()
             except PgflowdError as error:  # the database or the daemon may come back
                 print_problems(project.app, error.problems)
+
+
+def _is_changed(connection: psycopg.Connection[Any], flow: DiscoveredFlow) -> bool:
+    found = compare(connection, flow.slug, flow.shape or {})
+    return found.exists and bool(found.shape)
 
 
 class Changes:

@@ -29,6 +29,7 @@ from pgflowd.core.text import ago, between, counted, cut, duration, short_id
 if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
     from pgflowd.core.documents.schedules import ListedSchedule
+    from pgflowd.db.versions import Version
 
 
 _LONG = 60  # characters of a key, or of who has places
@@ -81,7 +82,7 @@ def _flow_row(
     elif flow.workers == 0 and flow.active_runs > 0:
         workers = app.out.cell(Marks.WARNING, " 0")
     return [
-        flow.flow_slug,
+        f"{flow.title}{_old_versions(flow)}",
         str(flow.steps),
         str(flow.queued),
         str(flow.waiting),
@@ -93,6 +94,24 @@ def _flow_row(
         dash if import_s is None else duration(import_s),
         dash if flow.last_run_at is None else ago(flow.last_run_at, now),
     ]
+
+
+def _old_versions(flow: ListedFlow) -> str:
+    """How many older versions there are, and how many of their runs are open."""
+    if not flow.old_versions:
+        return ""
+    runs = f", {counted(flow.old_runs, 'run')}" if flow.old_runs else ""
+    return f" +{flow.old_versions} old{runs}"
+
+
+def print_versions(app: App, versions: Sequence[Version], now: datetime) -> None:
+    """The versions of a flow, if it has some, newest first."""
+    for version in reversed(versions):
+        who = f" by {version.deployed_by}" if version.deployed_by else ""
+        code = f", {version.code}" if version.code else ""
+        mark = ", current" if version.is_current else ""
+        text = f"version {version.number} is {version.flow_slug}{mark}, deployed "
+        app.print(app.out.folded(f"{text}{ago(version.deployed_at, now)}{who}{one_line(code)}"))
 
 
 def print_flow(
@@ -115,7 +134,7 @@ def print_flow(
     if import_s is not None:
         state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
-    for text in (flow.flow_slug, *undoes, limits, f"{state}, {last}", *_pause(flow, now)):
+    for text in (flow.title, *undoes, limits, f"{state}, {last}", *_pause(flow, now)):
         app.print(app.out.folded(app.out.shown(text)))
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()

@@ -38,6 +38,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
         *_repeated_steps(flow),
         *undo_problems(flow),
+        *_retired_problems(flow),
     ]
 
 
@@ -191,3 +192,24 @@ def _repeated_steps(flow: FlowSpec) -> Iterator[Problem]:
         elif alike is not step:
             text = f"steps {alike.slug} and {step.slug} differ only in case"
             yield Problem("E207", text, step.place, "rename one")
+
+
+def _retired_problems(flow: FlowSpec) -> Iterator[Problem]:
+    """What is wrong with handlers that are kept for runs of older versions."""
+    known: dict[tuple[str, int], StepSpec] = {}
+    for since, step in flow.retired:
+        name = f"retired step {step.slug}"
+        if not isinstance(since, int) or isinstance(since, bool) or since < 2:
+            text = f"{name}: since is {since!r}; it is the number of a version, 2 or more"
+            yield Problem("E209", text, step.place)
+            continue
+        yield from _slug_problems(step.slug, step.place, of_flow=False)
+        yield from option_problems(step.options, Owner.STEP, name, step.place)
+        for parameter in step.parameters:
+            if not parameter.is_named:
+                text = f"{name}: parameter '{parameter.name}' cannot be passed by name"
+                yield Problem("E206", text, step.place, "a handler has named parameters only")
+        same = known.setdefault((step.slug, since), step)
+        if same is not step:
+            text = f"{name} is defined twice for versions before {since}, first at {same.place}"
+            yield Problem("E205", text, step.place, "leave one out")

@@ -90,6 +90,12 @@ class Option:
         return self.kind in (OptionKind.COUNT, OptionKind.SECONDS)
 
     @property
+    def is_tunable(self) -> bool:
+        """Whether it may be changed in the database, of a limit the number of places."""
+        is_word = self.kind is OptionKind.WORD and Owner.STEP in self.owners
+        return self.is_number or self.kind is OptionKind.LIMIT or is_word
+
+    @property
     def is_of_runs(self) -> bool:
         """Whether it says what becomes of whole runs, and nothing about a step."""
         return Owner.FLOW in self.owners and self.kind is OptionKind.WORD

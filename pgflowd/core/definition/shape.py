@@ -3,17 +3,16 @@ The shape of a flow: its JSON, by which runtimes and the database compare flows.
 
 It has the form that the SQL's `_get_flow_shape` writes and `_create_flow_from_shape` reads. Steps
 are in topological order and deps sorted; unset options are absent, so that the SQL's defaults hold.
-`shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`.
-`option_differences` reports the options that operators changed in the database, which is allowed
-and worth a warning.
+`shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`. Options that differ
+are no difference of shapes: `core.definition.option_values` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgflowd.core.definition.limit import limit_json, limit_text
+from pgflowd.core.definition.limit import limit_json
 from pgflowd.core.definition.options import (
     FOLLOWING,
     GATES,
@@ -24,14 +23,12 @@ from pgflowd.core.definition.options import (
     Option,
     OptionKind,
 )
-from pgflowd.core.definition.schedule import schedule_differences, schedules_json
+from pgflowd.core.definition.schedule import schedules_json
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
 
 Shape = dict[str, Any]
-
-_OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
 
 
 def shape_of(flow: FlowSpec) -> Shape:
@@ -160,28 +157,6 @@ def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterato
         yield f"{word} differs '{left}' vs '{right}'"
 
 
-def option_remedies(
-    slug: str, ours: Shape, database: Shape, stale: Iterable[str]
-) -> list[tuple[str, str]]:
-    """The options that differ from the database, `stale` ones first, and what to do about each."""
-    set_slots = f"`pgflowd flows limits {slug} --set STEP=N` changes it there"
-    return [
-        *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
-        *((text, set_slots) for text in slot_differences(ours, database)),
-        *((text, _OPTIONS_NEXT) for text in option_differences(ours, database)),
-    ]
-
-
-def option_differences(ours: Shape, database: Shape) -> list[str]:
-    """The options that differ from the database, as texts such as `step a: timeout is …`."""
-    found = list(_number_differences("", ours.get("options"), database.get("options")))
-    theirs = {step["slug"]: step for step in database.get("steps") or []}
-    for step in ours.get("steps") or []:
-        options = theirs.get(step["slug"], {}).get("options")
-        found.extend(_number_differences(f"step {step['slug']}: ", step.get("options"), options))
-    return found
-
-
 def undoable(shape: Shape) -> list[str]:
     """The steps that have an undo."""
     steps = shape.get("steps") or []
@@ -192,62 +167,3 @@ def has_gates(shape: Shape) -> bool:
     """Whether a step has a gate: not every worker may begin its tasks at any time."""
     names = {option.json_name for option in GATES}
     return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
-
-
-def following_differences(ours: Shape, database: Shape) -> list[str]:
-    """
-    The options and schedules that are to be set, since they follow the code and the database has
-    others.
-
-    How many slots a limit has is set once, and then belongs to the database.
-    """
-    found = []
-    for prefix, mine, other in _options_of(ours, database):
-        for option in FOLLOWING:
-            was, now = other.get(option.json_name), mine.get(option.json_name)
-            if _without_slots(was) != _without_slots(now):
-                code, known = _following_text(option, now), _following_text(option, was)
-                values = f"{code} in the code, {known} in the database"
-                found.append(f"{prefix}{option.name} is {values}; the latter applies")
-    found += schedule_differences(ours.get("schedules") or [], database.get("schedules") or [])
-    return found
-
-
-def slot_differences(ours: Shape, database: Shape) -> list[str]:
-    """The limits that have another number of slots in the database, which applies."""
-    found = []
-    for prefix, mine, other in _options_of(ours, database):
-        (code, known) = ((each.get("limit") or {}).get("slots") for each in (mine, other))
-        if code is not None and known is not None and code != known:
-            values = f"{code} slots in the code, {known} in the database"
-            found.append(f"{prefix}limit has {values}; the latter applies")
-    return found
-
-
-def _options_of(ours: Shape, database: Shape) -> Iterator[tuple[str, Shape, Shape]]:
-    """The options of the flow and of each step, in the code and in the database."""
-    yield "", ours.get("options") or {}, database.get("options") or {}
-    theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
-    for step in ours.get("steps") or []:
-        prefix = f"step {step['slug']}: "
-        yield prefix, step.get("options") or {}, theirs.get(step["slug"], {})
-
-
-def _without_slots(value: Any) -> Any:
-    return {**value, "slots": None} if isinstance(value, dict) else value
-
-
-def _following_text(option: Option, value: Any) -> str:
-    if value is None:
-        return "unset"
-    if option.kind is OptionKind.LIMIT:
-        return limit_text(value)
-    return ", ".join(value) if option.kind is OptionKind.NEEDS else str(value)
-
-
-def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:
-    for option in NUMBERS:
-        mine, other = (ours or {}).get(option.json_name), (theirs or {}).get(option.json_name)
-        if mine is not None and theirs is not None and mine != other:
-            values = f"{mine} in the code, {'unset' if other is None else other} in the database"
-            yield f"{prefix}{option.name} is {values}; the latter applies"

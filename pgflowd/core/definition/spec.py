@@ -107,6 +107,7 @@ class FlowSpec:
     options: Mapping[str, Any]
     steps: tuple[StepSpec, ...]
     undos: tuple[UndoSpec, ...] = ()
+    retired: tuple[tuple[int, StepSpec], ...] = ()  # for versions before this one, a handler
 
 
 class DecoratedHandler:

@@ -34,11 +34,23 @@ class ListedFlow:
     paused_by: str | None
     pause_reason: str | None
     undoes: str | None  # the flow whose runs it undoes
+    name: str | None = None  # in the code; none of an old version
+    version: int = 1
+    old_versions: int = 0
+    old_runs: int = 0  # of these, that have not ended
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name or self.flow_slug
 
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
         return plain({
-            "flow": self.flow_slug,
+            "flow": self.title,
+            "version": self.version,
+            "old_versions": self.old_versions,
+            "old_runs": self.old_runs,
             "undoes": self.undoes,
             "steps": self.steps,
             "queue": self.queue_name,

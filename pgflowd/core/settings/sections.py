@@ -46,8 +46,10 @@ class DaemonSettings:
     python_path: tuple[str, ...] = paths((), "directories that are put first on the import path")
     definitions: str = choice(
         "create",
-        "create adds missing flows and refuses changed shapes; verify writes nothing; recreate, "
+        "create adds missing flows and refuses changed shapes; version makes a changed shape the "
+        "next version of its flow; verify writes nothing; recreate, "
         "in dev and demo only, deletes a changed flow with its runs and creates it again",
+        "version",
         "verify",
         "recreate",
     )

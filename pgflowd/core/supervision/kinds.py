@@ -101,7 +101,15 @@ _COMMON = (
 
 LISTENER = ChildKind(
     "listener",
-    sends=(*_COMMON, msg.Wake, msg.Follow, msg.LookAtDue, msg.ConnectionsLeft),
+    sends=(
+        *_COMMON,
+        msg.Wake,
+        msg.Follow,
+        msg.LookAtDue,
+        msg.LookAtVersions,
+        msg.ServeVersions,
+        msg.ConnectionsLeft,
+    ),
     depends_on=_listener_settings,
     status=(
         StatusField("reconnects", "reconnects", default=0),
@@ -137,7 +145,14 @@ WORKER = ChildKind(
 )
 SWEEPER = ChildKind(
     "sweeper",
-    sends=(*_COMMON, msg.Released, msg.WorkerStanding, msg.Wake, msg.NextDue),
+    sends=(
+        *_COMMON,
+        msg.Released,
+        msg.WorkerStanding,
+        msg.Wake,
+        msg.NextDue,
+        msg.ServeVersions,
+    ),
     receives=(
         msg.WorkerStarted,
         msg.WorkerStopped,
@@ -146,6 +161,7 @@ SWEEPER = ChildKind(
         msg.Awake,
         msg.LookAtQueues,
         msg.LookAtDue,
+        msg.LookAtVersions,
         msg.ConnectionRefused,
     ),
     depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),
@@ -172,7 +188,8 @@ HTTP = ChildKind(
     is_wanted=lambda settings: bool(settings.http.listen),
 )
 DISCOVERY = ChildKind("discovery", sends=(msg.Found,), is_group=True)
+CHECK = ChildKind("check", sends=(msg.Found,))
 
-TREE_KINDS = (LISTENER, WORKER, SWEEPER)  # in start order; discovery is not part of the tree
+TREE_KINDS = (LISTENER, WORKER, SWEEPER)  # in start order; others are no part of the tree
 OBSERVER_KINDS = (HTTP,)  # beside the tree
 SINGLE_KINDS = (*(kind for kind in TREE_KINDS if not kind.is_group), *OBSERVER_KINDS)

@@ -71,6 +71,25 @@ def on_discovered(
     return transition.result()
 
 
+def on_versions(
+    tree: Tree, known: Sequence[str], wanted: Sequence[ChildSpec], now: float
+) -> Result:
+    """Other versions of a flow are to be served: these workers, of those with the known ids."""
+    transition = TreeTransition(tree, now)
+    for spec in wanted:
+        child = transition.tree.child(spec.id)
+        if child is None:
+            _insert(transition, transition.new(spec))
+        elif child.is_leaving:  # it comes back when it has ended
+            transition.change(child, is_leaving=False, next_spec=spec)
+    ids = {spec.id for spec in wanted}
+    for child in transition.tree.workers:
+        if child.id in known and child.id not in ids:
+            _let_go(transition, child)
+    transition.advance()
+    return transition.result()
+
+
 def with_policy(tree: Tree, policy: Policy) -> Tree:
     """Return the tree with another policy; restarts that were counted stay counted."""
     budget = replace(tree.budget, most=policy.max_restarts, period_s=policy.max_period_s)
@@ -125,11 +144,7 @@ def _apply(
         if child.id not in ids and not (child.spec.entry in entries and child.spec.fingerprint):
             if child.spec.fingerprint:
                 done["gone"].append(child.spec.name)
-            if child.state.is_alive:
-                child = transition.change(child, is_leaving=True)
-                transition.drain(child, transition.tree.policy.drain_timeout_s)
-            else:
-                transition.remove(child)
+            _let_go(transition, child)
     for each in broken:
         known = [child for child in transition.tree.workers if child.spec.entry == each.entry]
         for child in known:
@@ -139,6 +154,15 @@ def _apply(
             _park_entry(transition, each)
         done["broken"].append(each.entry)
     return ReportReload(**{name: tuple(names) for name, names in done.items()})
+
+
+def _let_go(transition: TreeTransition, child: ChildEntry) -> None:
+    """Remove a worker, after a drain if it has a process."""
+    if child.state.is_alive:
+        child = transition.change(child, is_leaving=True)
+        transition.drain(child, transition.tree.policy.drain_timeout_s)
+    else:
+        transition.remove(child)
 
 
 def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None) -> str:

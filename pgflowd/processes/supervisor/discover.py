@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from pgflowd.core.definition.shape import has_gates, undoable
+from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from
 from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
@@ -45,6 +46,12 @@ class DiscoveredFlow:
     problems: tuple[Problem, ...] = ()
     opens_connections: bool = False  # its handlers use `ctx.conn()`
     waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
+    handlers: tuple[HandlerFacts, ...] = ()
+
+    @property
+    def code(self) -> Code:
+        """The flow as it is compared with the database."""
+        return Code(self.slug, self.shape or {"steps": []}, self.handlers)
 
     @property
     def has_gates(self) -> bool:
@@ -248,7 +255,10 @@ def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     served = ServedFlow(texts[0], texts[1], entry, texts[2], found["undoes"])
     problems = tuple(Problem(**each) for each in found["problems"])
     uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
-    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems, **uses)
+    handlers = tuple(facts_from(found["handlers"]))
+    return DiscoveredFlow(
+        served, str(found["place"]), found["shape"], problems, handlers=handlers, **uses
+    )
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:

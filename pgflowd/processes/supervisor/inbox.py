@@ -55,7 +55,7 @@ class Inbox:
             elif not isinstance(message, process.kind.sends):
                 self._reject(process, f"{type(message).__name__} from it")
             elif isinstance(message, msg.Found):
-                self._supervisor.reloader.discovery.receive(process, message)
+                self._supervisor.reloader.receive(process, message)
             else:
                 self._on_message(process, message)
 
@@ -105,7 +105,9 @@ class Inbox:
                 is_announced = process.kind is LISTENER
                 cause = WakeCause.NOTIFICATION if is_announced else WakeCause.FOUND
                 supervisor.sleeping.wake(message.slug, cause)
-        elif isinstance(message, msg.ConnectionRefused | msg.LookAtDue):
+        elif isinstance(message, msg.ServeVersions):
+            supervisor.reloader.serve_versions(message.name, message.flows)
+        elif isinstance(message, msg.ConnectionRefused | msg.LookAtDue | msg.LookAtVersions):
             self._send_to_sweeper([message], supervisor.children.alive.values())
         elif isinstance(message, msg.WorkerStanding):
             self._pass_on_standing(message)

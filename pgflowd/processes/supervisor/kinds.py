@@ -74,7 +74,7 @@ def single_specs(settings: Settings) -> list[ChildSpec]:
 
 def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     """Return the specification of a flow's worker."""
-    keys = settings.worker_for(flow.slug)
+    keys = settings.worker_for(flow.name)
     daemon = settings.pgflowd
     own = (daemon.name, daemon.python_path, daemon.definitions)
     return ChildSpec(
@@ -83,7 +83,7 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
         entry=flow.entry,
         undoes=flow.undoes,
         fingerprint=_fingerprint(settings, (flow, keys, own, settings.recovery.lease_s)),
-        enabled=settings.is_enabled(flow.slug),
+        enabled=settings.is_enabled(flow.name),
         max_restarts=keys.max_restarts,
         backoff_min_s=keys.backoff_min_s,
         backoff_max_s=keys.backoff_max_s,

@@ -21,7 +21,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.decide import on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
-from pgflowd.core.supervision.kinds import DISCOVERY
+from pgflowd.core.supervision.kinds import CHECK, DISCOVERY
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_reload
 from pgflowd.core.supervision.served_flow import ServedFlow
@@ -152,6 +152,9 @@ class SupervisorLoop:
         if process.kind is DISCOVERY:
             self.reloader.discovery.on_end(process)
             return
+        if process.kind is CHECK:
+            self.reloader.on_check_ended(process)
+            return
         self.status.keep_numbers(process)
         self.sleeping.note(process)
         child = self.tree.child(process.id)
@@ -224,7 +227,7 @@ class SupervisorLoop:
         moments = [
             next_due(self.tree),
             self._write_at,
-            self.reloader.discovery.due,
+            self.reloader.due,
             self.announcer.due,
         ]
         moments.append(self.control.due)

@@ -8,26 +8,32 @@ the daemon. Keys that cannot be reloaded keep their values and are reported (rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pgflowd.core.definition.shape import changes_between
+from pgflowd.core.messages import Message
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.exits import EXIT_CANNOT
+from pgflowd.core.supervision.kinds import CHECK
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
     needs_restart,
     on_discovered,
     on_reload_refused,
+    on_versions,
     with_policy,
 )
-from pgflowd.core.supervision.served_flow import ServedFlow
-from pgflowd.core.supervision.tree import Tree
+from pgflowd.core.supervision.served_flow import ServedFlow, with_versions
+from pgflowd.core.supervision.tree import ChildSpec, Tree
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.processes.supervisor.discover import Discovery
+from pgflowd.processes.supervisor.children import ChildProcess
+from pgflowd.processes.supervisor.definition_check import DefinitionCheck
+from pgflowd.processes.supervisor.discover import Discovered, Discovery
 from pgflowd.processes.supervisor.kinds import policy_of, single_specs, worker_spec
 
 if TYPE_CHECKING:
@@ -49,6 +55,11 @@ class Reloader:
         self.discovery = Discovery(supervisor.settings, supervisor.children)
         self._is_discovering = False
         self._warnings: list[Problem] = []  # of the config that was read last
+        self._flows: list[ServedFlow] = []  # of the code that is served
+        self._versions: dict[str, list[str]] = {}  # by name: the flows to be served
+        self._shapes: dict[str, Any] = {}  # by name: of the code that is served
+        self._check: DefinitionCheck | None = None
+        self._found = Discovered()  # while they are checked
 
     def tick(self) -> None:
         """Continue the discovery, and take its result when it is done."""
@@ -57,6 +68,27 @@ class Reloader:
             if self.discovery.is_done:
                 self._is_discovering = False
                 self._on_discovered()
+        elif self._check is not None:
+            self._check.go_on()
+            if self._check.is_done:
+                problems, self._check = self._check.problems, None
+                self._take(self._found, problems)
+
+    @property
+    def due(self) -> float | None:
+        """When the discovery, or the check behind it, has used up its time."""
+        return self._check.due if self._check is not None else self.discovery.due
+
+    def receive(self, process: ChildProcess, message: Message) -> None:
+        """A part of the answer of a discovery or check."""
+        if self._check is not None and process.kind is CHECK:
+            self._check.receive(process, message)
+        else:
+            self.discovery.receive(process, message)
+
+    def on_check_ended(self, process: ChildProcess) -> None:
+        if self._check is not None:
+            self._check.on_end(process)
 
     def begin(self) -> None:
         """Read the config (at a reload), and start a discovery."""
@@ -94,6 +126,30 @@ class Reloader:
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
         found = self.discovery.result()
+        changed = [
+            flow.code
+            for flow in found.flows
+            if flow.entry not in found.broken and flow.slug in self._shapes
+            if changes_between(self._shapes[flow.slug], flow.shape or {})
+        ]
+        if not changed or self._next_settings.pgflowd.definitions == "recreate":
+            self._take(found, {})
+            return
+        self._found = found
+        self._check = DefinitionCheck(self._next_settings, self._supervisor.children, changed)
+
+    def _take(self, found: Discovered, refused: Mapping[str, Problem]) -> None:
+        """Apply what was found; flows that cannot be served keep the code that they have."""
+        if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+            return
+        for flow in found.flows:
+            if problem := refused.get(flow.slug):
+                text = f"{problem.text}; {problem.next}" if problem.next else problem.text
+                found.broken[flow.entry] = BrokenEntry(flow.entry, problem.code, text)
+                found.problems.append(problem)
+        self._shapes |= {
+            flow.slug: flow.shape for flow in found.flows if flow.entry not in found.broken
+        }
         flows, broken = found.served, list(found.broken.values())
         problems = sorted(found.problems, key=lambda each: each.is_warning)[:MAX_PROBLEMS]
         if not broken:
@@ -118,13 +174,34 @@ class Reloader:
         self, settings: Settings, flows: Sequence[ServedFlow], broken: Sequence[BrokenEntry]
     ) -> None:
         supervisor = self._supervisor
-        specs = [worker_spec(settings, flow) for flow in flows]
+        kept = {each.entry for each in broken}
+        self._flows = [*flows, *(flow for flow in self._flows if flow.entry in kept)]
         supervisor.settings = settings
-        supervisor.served |= {spec.id: flow for spec, flow in zip(specs, flows, strict=True)}
+        specs = self._worker_specs(flows)
         supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
         supervisor.log.retune(settings.logging)
         wanted = [*single_specs(settings), *specs]
         supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
+
+    def serve_versions(self, name: str, slugs: list[str]) -> None:
+        """Other versions of a flow are to be served from now on."""
+        if self._versions.get(name) == slugs:
+            return
+        self._versions[name] = slugs
+        supervisor = self._supervisor
+        base = [flow for flow in self._flows if flow.slug == name]
+        if base and supervisor.tree.phase not in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+            known = [id for id, flow in supervisor.served.items() if flow.name == name]
+            wanted = self._worker_specs(base)
+            supervisor.do(on_versions(supervisor.tree, known, wanted, supervisor.now()))
+
+    def _worker_specs(self, flows: Sequence[ServedFlow]) -> list[ChildSpec]:
+        """The workers of these flows, one for each version that is to be served."""
+        found = {}
+        for flow in with_versions(flows, self._versions):
+            found[worker_spec(self._supervisor.settings, flow)] = flow
+        self._supervisor.served |= {spec.id: flow for spec, flow in found.items()}
+        return list(found)
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
         """Change nothing; at the start, end the daemon."""

@@ -88,7 +88,7 @@ class SleepingWorkers:
         if supervisor.tree.phase is DaemonPhase.STOPPING:
             return {"error": "the daemon is stopping", "code": "E411", "next": None}
         slugs = [child.spec.name for child in supervisor.tree.workers]
-        child = supervisor.tree.child(WORKER.child_id(str(flow)))
+        child = supervisor.tree.child(WORKER.child_id(str(flow))) or self._version_of(flow)
         if child is None:
             text = f"the daemon serves no flow {flow}"
             return {"error": text, "code": "E415", "next": did_you_mean(str(flow), slugs)}
@@ -97,6 +97,13 @@ class SleepingWorkers:
         now = supervisor.tree.child(child.id) or child
         state = ChildState.STARTING if now.state is ChildState.IDLE else now.state
         return {"flow": child.spec.name, "state": state.value, "was_asleep": was_asleep}
+
+    def _version_of(self, name: object) -> ChildEntry | None:
+        """The worker of the newest version of this name, where another one than the first."""
+        served = self._supervisor.served
+        found = [child for child in self._supervisor.tree.workers if child.id in served]
+        named = [child for child in found if served[child.id].name == name]
+        return named[-1] if named else None
 
     def _up(self, message: type[msg.Message]) -> Iterator[ChildProcess]:
         """The processes that are up and receive this message."""

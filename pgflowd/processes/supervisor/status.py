@@ -87,14 +87,14 @@ class StatusReporter:
         settings, served = self._supervisor.settings, self._supervisor.served
         children = {
             child.id: ChildFacts(
-                max_concurrency=settings.worker_for(served[child.id].slug).max_concurrency,
+                max_concurrency=settings.worker_for(served[child.id].name).max_concurrency,
                 numbers=self._last_numbers.get(child.id, {}),
             )
             for child in self._supervisor.tree.workers
             if child.state is ChildState.ASLEEP
         }
         for id, process in self._supervisor.children.alive.items():
-            worker = settings.worker_for(process.served.slug) if process.served else None
+            worker = settings.worker_for(process.served.name) if process.served else None
             children[id] = ChildFacts(
                 pid=process.pid,
                 started_at=process.started_at,

@@ -34,8 +34,10 @@ from pgflowd.core.messages import (
     ConnectionRefused,
     LookAtDue,
     LookAtQueues,
+    LookAtVersions,
     Message,
     Released,
+    ServeVersions,
     WorkerEnded,
     WorkerStanding,
     WorkerStarted,
@@ -48,6 +50,7 @@ from pgflowd.db.due import NOT_DONE, UNDO_ENDED
 from pgflowd.db.limits import refill_limits
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
+from pgflowd.db.versions import served_versions
 from pgflowd.db.workers import renew_rows
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -97,6 +100,7 @@ class Sweeper:
         self._quarantined: list[dict[str, Any]] = []  # tasks, likewise
         self._page: int | None = None  # before it, runs are looked at for lost messages next
         self._limit: str | None = None  # behind it, limits are filled again next
+        self._versions_due = True
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
         service.numbers |= self._due.counters.numbers
         service.numbers["recovered_24h"] = 0
@@ -139,6 +143,8 @@ class Sweeper:
             self._sleepers.look(conn, now)
             if self._pruning.do(conn):
                 self._health.look_at = now
+            if self._versions_due:
+                self._look_at_versions(conn)
             if now >= self._health.look_at:
                 self._due.check_schedules(conn)
                 self._look(conn)
@@ -167,6 +173,8 @@ class Sweeper:
             self._sleepers.queues.remove(order.queue)
         elif isinstance(order, LookAtQueues):
             self._sleepers.queues.look_at_all(now)
+        elif isinstance(order, LookAtVersions):
+            self._versions_due = True
         elif isinstance(order, LookAtDue):
             self._due.on_notification(now)
         elif isinstance(order, ConnectionRefused):
@@ -228,7 +236,15 @@ class Sweeper:
                 break
         self._limit = self._execute(conn, refill_limits(self._limit))
         self._statistics.look(conn)
+        self._look_at_versions(conn)
         self._service.numbers["last_sweep_at"] = time.time()
+
+    def _look_at_versions(self, conn: psycopg.Connection[Any]) -> None:
+        """Tell the supervisor which versions of flows are to be served."""
+        with self._link.limited(conn):
+            for name, flows in served_versions(conn):
+                self._service.channel.send(ServeVersions(name, flows))
+        self._versions_due = False
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[A]) -> A:
         self._failed.clear()  # notices of a call that was rolled back do not count

@@ -24,6 +24,7 @@ import psycopg
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
@@ -56,8 +57,7 @@ class DatabaseConnections:
     def __init__(
         self,
         settings: Settings,
-        flow: str,
-        with_run: frozenset[str],
+        served: ServedFlow,
         worker_id: UUID,
         name: str,
         emit: Callable[[events.WorkerEvent], None],
@@ -66,9 +66,9 @@ class DatabaseConnections:
         self.standing = events.GOOD_STANDING
         self.claimed_at: float | None = None  # when a claim last brought a task; monotonic
         self._settings = settings
-        self._flow, self._queue = flow, flow.lower()
-        self._with_run = sorted(with_run)
-        self._caps = settings.worker_for(flow).caps
+        self._flow, self._queue = served.slug, served.queue
+        self.with_run: list[str] = []  # the later steps whose handlers take the run's input
+        self._caps = settings.worker_for(served.name).caps
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
         self._emit, self._on_refused = emit, on_refused
@@ -207,7 +207,7 @@ class DatabaseConnections:
 
     def _claim(self, count: int) -> Query[list[Task]]:
         flow, worker_id, lease_s = self._flow, self._worker_id, self._lease_s
-        return tasks.claim(flow, worker_id, count, lease_s, self._with_run, self._caps)
+        return tasks.claim(flow, worker_id, count, lease_s, self.with_run, self._caps)
 
     def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
         """What this turn does with the doorbell, before its claim."""

@@ -183,8 +183,7 @@ class _Worker:
         self._mailbox = Mailbox(self._loop)
         self._database = DatabaseConnections(
             settings,
-            served.slug,
-            loaded.with_run,
+            served,
             self._worker_id,
             self._title,
             self._mailbox.put,
@@ -193,7 +192,7 @@ class _Worker:
         self._output = OutputStream(self._log, self._mailbox.put)
         of_output = (self._output.pass_on, self._output.write, self._log.without_secrets)
         self._runners = RunnerProcesses(
-            self._zygote, settings.worker_for(served.slug), *of_output, self._loop
+            self._zygote, settings.worker_for(served.name), *of_output, self._loop
         )
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
@@ -214,6 +213,7 @@ class _Worker:
         except CannotStart as why:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
+        self._database.with_run = sorted(self._session.with_run)
         self._state = WorkerState(options, worked_at=time.monotonic())
         self._metrics.problems = self._session.warnings
         self._metrics.import_s = self._import_s

@@ -28,6 +28,7 @@ from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.definition.options import PATTERNS
 from pgflowd.core.definition.shape import Shape
+from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from, with_run
 from pgflowd.core.messages import (
     ConnectionRefused,
     Drain,
@@ -40,7 +41,7 @@ from pgflowd.core.messages import (
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker.state import WorkerOptions
-from pgflowd.db import schema, workers
+from pgflowd.db import definitions, schema, workers
 from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import Problem, Unreachable
@@ -81,6 +82,7 @@ class LoadedFlow:
     warnings: tuple[Problem, ...] = ()
     import_s: float = 0.0  # from the fork of the zygote to its first answer
     async_steps: frozenset[str] = frozenset()
+    handlers: tuple[HandlerFacts, ...] = ()
 
     @property
     def steps(self) -> frozenset[str]:
@@ -102,11 +104,13 @@ class Registration(NamedTuple):
     connection: psycopg.Connection[Any]
     has_notifications: bool  # whether an insert into the queue wakes the worker
     warnings: tuple[Problem, ...]
+    changes: tuple[str, ...]  # of options, to those of the code
+    version: tuple[Shape, int] | None  # that is served, if not as the code has it
 
 
 def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow) -> LoadedFlow:
     """Fork the zygote and let it import the flow. Raises CannotStart, StoppedAtStart."""
-    worker = settings.worker_for(served.slug)
+    worker = settings.worker_for(served.name)
     options = ZygoteOptions(
         served,
         settings.pgflowd.python_path,
@@ -132,7 +136,8 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
     warnings = tuple(_warnings(answer, served.module))
     async_steps = frozenset(answer["async"])
     with_run = frozenset(answer["with_run"])
-    return LoadedFlow(zygote, answer["shape"], with_run, warnings, import_s, async_steps)
+    handlers = tuple(facts_from(answer["handlers"]))
+    return LoadedFlow(zygote, answer["shape"], with_run, warnings, import_s, async_steps, handlers)
 
 
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
@@ -183,17 +188,19 @@ def _kill(zygote: Zygote) -> int:
 
 
 def register(
-    settings: Settings, served: ServedFlow, shape: Shape, worker_id: UUID, title: str
+    settings: Settings, served: ServedFlow, loaded: LoadedFlow, worker_id: UUID, title: str
 ) -> Registration:
     """Check schema and definition, and insert the worker's row. Raises errors of the database."""
-    worker, mode = settings.worker_for(served.slug), settings.pgflowd.definitions
+    worker, mode = settings.worker_for(served.name), settings.pgflowd.definitions
     name = worker.worker_name or f"{settings.pgflowd.name}:{served.slug}"
     database = settings.database
     url, is_pooled = read(database.url), bool(database.listen_url)
     conn = connect(url, name=title, limits=limits_of(database), pooled=is_pooled)
     try:
         schema.require(conn)
-        warnings = workers.define(conn, served.slug, shape, mode)
+        code = Code(served.name, loaded.shape, loaded.handlers)
+        warnings, changes = definitions.define(conn, code, mode)
+        version = definitions.version_to_serve(conn, code, served.slug)
         has_notifications = workers.watch(conn, served.queue, may_write=mode != "verify")
         workers.insert_row(conn, worker_id, served.queue, name, worker.caps)
     except BaseException:
@@ -203,7 +210,7 @@ def register(
         text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
         remedy = f"run `pgflowd flows deploy {served.slug}` as the owner"
         warnings.append(Problem("W311", text, "database", remedy))
-    return Registration(conn, has_notifications, tuple(warnings))
+    return Registration(conn, has_notifications, tuple(warnings), tuple(changes), version)
 
 
 class RegistrationSession:
@@ -241,6 +248,10 @@ class RegistrationSession:
             try:
                 registration = await self._unless_stopped(self._try(helper, connections))
                 self.warnings = (*self._loaded.warnings, *registration.warnings)
+                if registration.version:
+                    self._serve_version(*registration.version)
+                for change in registration.changes:
+                    self._log.info("flow.changed", text=change)
                 return self._options(registration.has_notifications)
             except (StoppedAtStart, CannotStart):
                 raise
@@ -259,11 +270,28 @@ class RegistrationSession:
             await self._sleep(reconnect_delay_s(attempts, min_s, max_s, random.random()))
             send(Heartbeat())
 
+    def _serve_version(self, shape: Shape, version: int) -> None:
+        """Let runners execute the steps of a version that is not as the code has them."""
+        loaded = self._loaded
+        self._loaded = replace(
+            loaded,
+            shape=shape,
+            with_run=with_run(shape, loaded.handlers, version),
+            async_steps=frozenset(),  # a retired handler may be another one
+        )
+        request = {"do": "serve_version", "shape": shape, "version": version}
+        loaded.zygote.socket.send_long(request)
+
+    @property
+    def with_run(self) -> frozenset[str]:
+        """The later steps whose handlers take the run's input."""
+        return self._loaded.with_run
+
     async def _try(
         self, helper: ThreadPoolExecutor, connections: DatabaseConnections
     ) -> Registration:
         loop = asyncio.get_running_loop()
-        arguments = (self._served, self._loaded.shape, self._worker_id, self._title)
+        arguments = (self._served, self._loaded, self._worker_id, self._title)
         async with asyncio.timeout(self._limit_s):
             registration = await loop.run_in_executor(helper, register, self._settings, *arguments)
             await connections.adopt(registration.connection)
@@ -287,7 +315,7 @@ class RegistrationSession:
             raise StoppedAtStart
 
     def _options(self, has_notifications: bool) -> WorkerOptions:
-        worker, database = self._settings.worker_for(self._served.slug), self._settings.database
+        worker, database = self._settings.worker_for(self._served.name), self._settings.database
         return WorkerOptions(
             max_concurrency=worker.max_concurrency,
             batch_size=worker.batch_size,

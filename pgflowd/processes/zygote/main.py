@@ -22,11 +22,13 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from pgflowd.core.definition.shape import Shape
 from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.versions import facts_of, steps_of_version
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
@@ -62,6 +64,7 @@ class ZygoteOptions:
     is_shared: bool = False  # async tasks share runners
     is_captured: bool = True  # what they print is logged
     caps: frozenset[str] = frozenset()  # of the worker
+    version: tuple[Shape, int] | None = None  # that is served, if not as the code has it
 
 
 def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
@@ -72,10 +75,11 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
     open_stream = TaskStream.open if knows_tasks else _open_stream
     sys.stdout, sys.stderr = open_stream(1), open_stream(2)
     steps: dict[str, StepSpec] = {}
+    flow: Flow | None = None
     if options.imports:
         try:
             before = shared_streams()
-            flow = load_flow(options.served.entry, options.served.slug)
+            flow = load_flow(options.served.entry, options.served.name)
             worker_socket.send_long(_definition(flow, len(shared_streams() - before)))
         except FlowError as error:
             first = error.problems[0]
@@ -95,6 +99,10 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
     while request := worker_socket.receive():
         if request.message["do"] == "fork":
             _fork(worker_socket, request, options, steps)
+        elif request.message["do"] == "serve_version":
+            served = (request.message["shape"], request.message["version"])
+            options = replace(options, version=served)
+            steps = steps_of_version(flow.spec, *served) if flow else {}
         else:
             _reap(worker_socket, int(request.message["pid"]))
     return 0
@@ -111,6 +119,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
         "shape": flow.shape(),
         "with_run": [step.slug for step in flow.spec.steps if step.needs_run_input],
         "async": [slug for slug, step in flow.steps.items() if is_async(step.handler)],
+        "handlers": [facts.to_json() for facts in facts_of(flow.spec)],
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "streams": shared,
@@ -187,7 +196,9 @@ def _live(
         _seed_numpy()
         flow = options.served
         if not options.imports:
-            steps = load_flow(flow.entry, flow.slug).steps
+            loaded = load_flow(flow.entry, flow.name)
+            version = options.version
+            steps = steps_of_version(loaded.spec, *version) if version else loaded.steps
         title = f"{options.name}: runner {flow.slug}"
         runner = RunnerProcess(
             flow.slug,

@@ -400,20 +400,20 @@ def test_the_number_of_places_is_tuned_in_the_database(own: LeaseDatabase) -> No
     worker = own.worker(flow)
     assert len(own.claim(flow, worker)) == 1
 
-    own.rows("select pgflowd.set_limit(%s, 'a', 4)", flow)
+    own.rows("select pgflowd.set_option(%s, 'a', 'limit', '4')", flow)
     define(own, flow, limit={"slots": 2})
 
     assert len(own.claim(flow, worker)) == 3
     (listed,) = own.rows("select * from pgflowd.list_limits(%s)", flow)
     assert (listed.slots, listed.taken, listed.waiting) == (4, 4, 2)
-    own.rows("select pgflowd.set_limit(%s, 'a', 1)", flow)
+    own.rows("select pgflowd.set_option(%s, 'a', 'limit', '1')", flow)
     assert own.claim(flow, worker) == []
     assert violated(own) == []
-    for wrong in (0, None):
+    for wrong in ("0", None):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
-            own.rows("select pgflowd.set_limit(%s, 'a', %s)", flow, wrong)
+            own.rows("select pgflowd.set_option(%s, 'a', 'limit', %s)", flow, wrong)
     with pytest.raises(psycopg.Error) as unknown:
-        own.rows("select pgflowd.set_limit(%s, 'b', 1)", flow)
+        own.rows("select pgflowd.set_option(%s, 'b', 'limit', '1')", flow)
     assert unknown.value.sqlstate == "PF002"
 
 

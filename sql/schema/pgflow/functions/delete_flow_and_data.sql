@@ -3,8 +3,8 @@
 -- a start or a report under way ends before its rows are deleted (_lock_starts).
 -- PF031 when a publication includes tables of pgmq that have no replica identity, which `db migrate`
 -- gives only to a pgmq that it installed.
--- Called by: ensure_flow_compiled, pgflowd.delete_flow; operators.
--- Locks: the definition, the flow, its runs.
+-- Called by: ensure_flow_compiled, pgflowd.delete_flow, pgflowd.prune_versions; workers, operators.   Locks: the definition,
+-- the flow, its runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

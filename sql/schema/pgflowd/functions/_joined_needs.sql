@@ -1,7 +1,7 @@
 -- _joined_needs(needs): returns a JSON list of needs as waits have them: each once, sorted, with commas
 -- between. Null unless it has 1 to 32 texts of 1 to 64 printable ASCII characters, without blanks and
 -- commas; so they fit into an index.
--- Called by: _parse_reports, _set_step_options, _suspend, task_release.   Locks: nothing.
+-- Called by: _followed_options, _parse_reports, _set_step_options, _suspend, task_release.   Locks: nothing.
 create or replace function pgflowd._joined_needs(needs jsonb)
 returns text language sql immutable set search_path = '' as $$
   select case when count(*) between 1 and 32

@@ -12,8 +12,11 @@ returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
                start_at timestamptz, labels jsonb, share float8, undo_of uuid)
 language plpgsql stable set search_path = '' as $$
+declare
+  flows constant text[] := case when _list_runs.of_flow is not null
+                                then pgflowd.flows_of(_list_runs.of_flow) end;
 begin
-  return query execute $query$
+  return query execute replace($query$
     select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
            progress.steps, progress.done,
            coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels,
@@ -28,7 +31,7 @@ begin
                       coalesce(one.completed_at, one.failed_at) as ended_at, error_message,
                       is_paused
                  from pgflow.runs as one
-                where ($1 is null or one.flow_slug = $1)
+                where ($1 is null or one.flow_slug @@ $1)
                   and ($3 is null or one.started_at > now() - $3)
                   and ($5 is null or one.run_id = any (array(
                     select labelled.run_id from pgflowd.runs as labelled
@@ -70,7 +73,7 @@ begin
                            coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at,
                            pgflowd._is_blocked(one) as is_blocked
                       from pgflowd.runs as one
-                     where one.state <> 'started' and ($1 is null or one.flow_slug = $1)
+                     where one.state <> 'started' and ($1 is null or one.flow_slug @@ $1)
                        and ($3 is null or one.created_at > now() - $3)
                        and ($5 is null or one.labels @> $5)
                      order by one.created_at desc limit 100000) as ours
@@ -99,7 +102,7 @@ begin
          join pgflow.step_states as state
            on state.run_id = found.run_id and state.step_slug = one.step_slug) as told
      order by found.at desc, found.run_id desc
-    $query$
-    using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs,
-          _list_runs.with_labels, _list_runs.with_undos or _list_runs.of_flow is not null;
+    $query$, '@@ $1', case when cardinality(flows) > 1 then '= any ($7)' else '= $1' end)
+    using flows[1], _list_runs.statuses, _list_runs.since, _list_runs.max_runs,
+          _list_runs.with_labels, _list_runs.with_undos or _list_runs.of_flow is not null, flows;
 end $$;

@@ -2,7 +2,7 @@
 -- another expression or zone counts from now; a pause stays.
 -- A name that an operator or another flow has is left to them.
 -- PF035 where a foreign core cannot keep runs from overlapping.
--- Called by: define.   Locks: what it changes; the caller has the flow's definition.
+-- Called by: _define, deploy_version.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_schedules(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare

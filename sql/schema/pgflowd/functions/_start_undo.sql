@@ -10,7 +10,7 @@ declare
   core constant pgflow.runs := (select run from pgflow.runs as run where run.run_id = _start_undo.run_id);
   ours constant pgflowd.runs := (select run from pgflowd.runs as run
                                   where run.run_id = _start_undo.run_id);
-  undo_flow constant text := 'undo_' || ours.flow_slug;
+  undo_flow constant text := pgflowd._undo_flow(ours.flow_slug);
   new_id constant uuid := pgflowd._undo_run_id(ours.run_id, ours.undo_generation);
   plan jsonb;
   missing text;

@@ -1,7 +1,7 @@
 -- _try_fill_slots(limit_key): as _fill_slots, but false while another transaction decides about this limit,
 -- and where it raises: then places that reports have freed are looked at again in a minute, and a notice
 -- says why, PF013: its detail is an object with the run, step and task_index of one who waits, and the error.
--- Called by: _check_limits, _pass_slots, refill_limits, set_limit.
+-- Called by: _check_limits, _pass_slots, _write_option, refill_limits.
 -- Locks: the key of the limit, if it is free; see _fill_slots.
 create or replace function pgflowd._try_fill_slots(limit_key text)
 returns boolean language plpgsql set search_path = '' as $$

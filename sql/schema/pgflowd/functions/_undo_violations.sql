@@ -52,7 +52,7 @@ begin
        and exists (select from pgflow.step_tasks as task
                     where task.run_id = run.run_id and task.step_slug = step.step_slug)
        and not exists (select from pgflow.steps as undo
-                        where undo.flow_slug = 'undo_' || run.flow_slug
+                        where undo.flow_slug = pgflowd._undo_flow(run.flow_slug)
                           and undo.step_slug = 'undo_' || step.step_slug)
      limit max_rows;
 end $$;

@@ -2,7 +2,7 @@
 -- compared with the code's; null for an unknown flow. A step's unset options are left out,
 -- and so is the list of schedules where the code has none. Where an
 -- older core has no column, the value is how that core behaves.
--- Called by: workers, commands.   Locks: nothing.
+-- Called by: compare_options, deploy_version, set_option; workers, commands.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
 returns jsonb language sql stable set search_path = '' as $$
   select jsonb_build_object(
@@ -49,7 +49,7 @@ returns jsonb language sql stable set search_path = '' as $$
                     'input', schedule.input, 'overlap', schedule.overlap,
                     'catchup', schedule.catchup) order by schedule.name)))
              from pgflowd.schedules as schedule
-            where schedule.flow_slug = flow.flow_slug and schedule.origin = 'code'
+            where schedule.flow_slug = pgflowd._name_of(flow.flow_slug) and schedule.origin = 'code'
            having count(*) > 0), '{}')
     from pgflow.flows as flow
     left join pgflowd.flow_options as wanted on wanted.flow_slug = flow.flow_slug

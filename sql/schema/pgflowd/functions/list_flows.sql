@@ -1,16 +1,18 @@
--- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
+-- list_flows(with_old): returns every flow, its waiting and running work, its workers, and its last run. Of a flow with
+-- versions only the current one, with `name`, and how many older ones there are, and how many of their runs are open;
+-- `with_old` also those, without a name.
 -- Open work is counted through the queues, which hold nothing else, and through what waits and what is
 -- planned, at most ten thousand messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in
 -- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
 -- `undoes`: the flow whose runs this one undoes, if that is what it is for.
 -- `paused_at` and what follows are null for a flow that is not paused.
 -- Called by: commands.   Locks: nothing.
-create or replace function pgflowd.list_flows()
+create or replace function pgflowd.list_flows(with_old boolean default false)
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
                last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
                waiting bigint, planned bigint, paused_at timestamptz, paused_by text,
-               pause_reason text, undoes text)
+               pause_reason text, undoes text, name text, version int, old_versions int, old_runs bigint)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
@@ -20,18 +22,29 @@ declare
   waits uuid[];  -- the run of each task that waits
 begin
   for flow in
-    select known.flow_slug, known.created_at, served.queue_name
+    select known.flow_slug, known.created_at, served.queue_name, one.name, one.version, one.is_current
       from pgflow.flows as known
      cross join lateral (
        select min(queue.queue_name) as queue_name
          from pgflowd._queues(known.flow_slug) as queue) as served
-     order by known.flow_slug
+      left join pgflowd.versions as one on one.flow_slug = known.flow_slug
+     where list_flows.with_old or coalesce(one.is_current, true)
+     order by coalesce(one.name, known.flow_slug), one.version desc
   loop
     flow_slug := flow.flow_slug;
     created_at := flow.created_at;
+    name := case when flow.name is null then flow.flow_slug when flow.is_current then flow.name end;
+    version := coalesce(flow.version, 1);
+    old_versions := 0; old_runs := 0;
+    if flow.is_current then
+      select count(*), coalesce(sum(case when pgflowd._has_open_work(other.flow_slug)
+                                         then pgflowd.active_runs(other.flow_slug) end), 0)
+        into old_versions, old_runs
+        from pgflowd.versions as other where other.name = flow.name and not other.is_current;
+    end if;
     queue_name := flow.queue_name;
     steps := (select count(*) from pgflow.steps as step where step.flow_slug = flow.flow_slug);
-    undoes := (select substr(flow.flow_slug, length('undo_') + 1)
+    undoes := (select substr(coalesce(flow.name, flow.flow_slug), length('undo_') + 1)
                 where exists (select from pgflow.steps as step
                                where step.flow_slug = flow.flow_slug
                                  and (to_jsonb(step) -> 'settles')::boolean));

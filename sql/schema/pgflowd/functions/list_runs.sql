@@ -1,4 +1,5 @@
--- list_runs(flow_slug, statuses, since, max_runs, labels, with_undos): returns the newest runs, with how far each
+-- list_runs(flow_slug, statuses, since, max_runs, labels, with_undos): returns the newest runs, of a flow those of all
+-- its versions, with how far each
 -- one is and why it failed. Null means any flow, any status, any age, any labels. A cancelled run has status
 -- `cancelled` here, or `expired`; an open one may be `paused`, or `waiting` if its open tasks all wait, and one that begins later
 -- `scheduled`: it counts from when it was asked for. `steps_done` counts completed and

@@ -1,4 +1,4 @@
--- pause_flow(flow_slug, reason, actor): from now on no task of the flow begins; returns `paused`, or
+-- pause_flow(flow_slug, reason, actor): from now on no task of the flow, or of any version of it, begins; returns `paused`, or
 -- `repeated` when it is paused already. What runs ends normally, and runs may be started. No row is
 -- moved, so this takes no longer for a million tasks. A claim under way may still begin some. PF002 for
 -- an unknown flow, PF035 on a foreign core.
@@ -11,7 +11,8 @@ begin
   perform pgflowd._require_flow(pause_flow.flow_slug);
   perform pgflowd._require_own_core('flows that are paused');
   insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)
-  values (pause_flow.flow_slug, pause_flow.actor, pause_flow.reason)
+  select one, pause_flow.actor, pause_flow.reason
+    from unnest(pgflowd.flows_of(pause_flow.flow_slug)) as one
   on conflict on constraint paused_flows_pkey do nothing;
   if not found then
     return 'repeated';

@@ -1,6 +1,7 @@
 -- start(flow_slug, input, run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, actor, after,
 -- after_mode): starts a run that has wishes, and returns its id and what became of it: `started`, `scheduled`,
 -- `blocked`, `expired`, `existing`. A start without wishes is pgflow.start_flow.
+--   flow_slug      a name means its current version, in which the run stays; the flow of a version is meant exactly
 --   start_at       the run begins then, by the sweep (process_due), and does not exist before
 --   expires_at     the run ends then: it never begins, or it is cancelled
 --   labels         an object of texts, by which list_runs finds it
@@ -38,12 +39,13 @@ declare
 begin
   perform pgflowd._check_wishes(start.run_id, start.start_at, start.expires_at, start.labels, start.key,
                                 start.singleton_key, start.on_conflict, start.after, start.after_mode);
+  start.run_id := coalesce(
+    start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(start.flow_slug), start.key), gen_random_uuid());
+  start.flow_slug := pgflowd.current_flow(start.flow_slug);
   if not exists (select from pgflow.flows as flow where flow.flow_slug = start.flow_slug) then
     raise exception 'there is no flow %', start.flow_slug using errcode = 'PF002';
   end if;
   perform pgflowd._check_input(start.flow_slug, start.input);
-  start.run_id := coalesce(start.run_id, pgflowd._run_id_of_key(start.flow_slug, start.key),
-                           gen_random_uuid());
   start.status := case when start.expires_at <= now() then 'expired'
                        when start.start_at > now() then 'scheduled'
                        when waits then 'blocked' else 'started' end;

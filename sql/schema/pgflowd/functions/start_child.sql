@@ -22,7 +22,8 @@ declare
   mark constant text := 'runs ' || start_child.child_id;
   started uuid;
 begin
-  perform from pgflow.flows as flow where flow.flow_slug = parsed ->> 'flow' for share;
+  perform from pgflow.flows as flow
+    where flow.flow_slug = pgflowd.current_flow(parsed ->> 'flow') for share;
   if on_conflict in ('existing', 'reject')
      and not pgflowd._lock_key(wishes ->> 'singleton', false) then
     return null;

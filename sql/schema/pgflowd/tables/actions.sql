@@ -18,3 +18,5 @@ create table if not exists pgflowd.actions (
 create index if not exists actions_run_id
   on pgflowd.actions (run_id, action_id) where run_id is not null;
 create index if not exists actions_at on pgflowd.actions (at);
+create index if not exists actions_flow_slug
+  on pgflowd.actions (flow_slug, action_id) where run_id is null and flow_slug is not null;

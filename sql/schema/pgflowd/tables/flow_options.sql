@@ -1,10 +1,13 @@
--- flow_options: what a flow asks for besides the options in pgflow.flows. Only flows that ask for something have
--- a row. `on_failure`, `on_cancel`: whether a run that fails, or is cancelled, is undone; null is `undo`
+-- flow_options: what is known of a flow's options besides those in pgflow.flows. Only flows whose code sets an
+-- option have a row. `on_failure`, `on_cancel`: whether a run that fails, or is cancelled, is undone; null is `undo`
 -- and `keep`. They follow the code each time that a flow is defined, and mean nothing while no step has an undo.
+-- `deployed`: what the code said of the other options when it was last deployed, by their names in shapes
+-- (compare_options).
 create table if not exists pgflowd.flow_options (
   flow_slug text not null,
   on_failure text,
   on_cancel text,
+  deployed jsonb,
   constraint flow_options_pkey primary key (flow_slug),
   constraint flow_options_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,

@@ -1,7 +1,7 @@
 -- _set_step_options(flow_slug, shape): what the steps need is what this shape says, and so are their
 -- limits, but for the number of places of one that exists, which may be tuned in the database.
 -- Tasks that wait for what their step asked for before are freed by the sweep, and meet the gate again.
--- Called by: define.   Locks: what it changes; the caller has the flow's definition.
+-- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare

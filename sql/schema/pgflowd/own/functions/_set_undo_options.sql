@@ -1,6 +1,6 @@
 -- _set_undo_options(flow_slug, shape): which steps have an undo, which settle, and what a failure or cancel of a run
 -- means, is what this shape says.
--- Called by: define.   Locks: what it changes; the caller has the flow's definition.
+-- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_undo_options(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare
@@ -22,7 +22,9 @@ begin
      and step.settles <> coalesce((one.value #>> '{options,settle}')::boolean, false);
 
   if coalesce(on_failure, on_cancel) is null then
-    delete from pgflowd.flow_options as known where known.flow_slug = _set_undo_options.flow_slug;
+    update pgflowd.flow_options as known set on_failure = null, on_cancel = null
+     where known.flow_slug = _set_undo_options.flow_slug
+       and coalesce(known.on_failure, known.on_cancel) is not null;
   else
     insert into pgflowd.flow_options as known (flow_slug, on_failure, on_cancel)
     values (_set_undo_options.flow_slug, on_failure, on_cancel)

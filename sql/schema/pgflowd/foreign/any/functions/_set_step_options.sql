@@ -1,5 +1,5 @@
 -- _set_step_options(flow_slug, shape): refuses what only our own core can do.
--- Called by: define.   Locks: nothing.
+-- Called by: _define.   Locks: nothing.
 create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -1,0 +1,276 @@
+"""
+`pgflowd flows diff`, `deploy`, `set`, `rollback` and `prune-versions`: flows and their code.
+
+Child processes import the flows' code, this process never does. `cli.terminal.definition_view`
+prints what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
+from pgflowd.cli.exits import CommandRefused, ExitCode
+from pgflowd.cli.groups import Command
+from pgflowd.cli.lookup import flow_slugs, unknown_flow
+from pgflowd.cli.params import FLOW, OPTION_VALUE
+from pgflowd.cli.problems import for_each, print_problems
+from pgflowd.cli.terminal.definition_view import print_comparison
+from pgflowd.core.definition.option_values import TUNABLE, option_text
+from pgflowd.core.definition.options import Owner
+from pgflowd.core.settings.rules import missing_flows
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, UnknownFlow
+
+if TYPE_CHECKING:
+    from pgflowd.db.definitions import Connection
+    from pgflowd.db.flows import Deployed
+    from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
+
+flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
+
+
+@click.command(cls=Command)
+@flow_argument
+@pass_app
+def diff(app: App, flow: str) -> None:
+    """Compare a flow in the code with the one in the database.
+
+    Each option that differs is shown as the code has it, as the code had it when it was last
+    deployed, and as the database has it, which applies. The exit code is 1 if the shapes differ.
+
+    \b
+    Example: pgflowd flows diff analyze_website
+    """
+    from pgflowd.db.definitions import unserved_versions
+    from pgflowd.db.flows import compare
+
+    code = flow_in_code(flows_in_code(app), flow)
+    with database(app) as conn:
+        found = compare(conn, flow, code.shape or {})
+        problems = unserved_versions(conn, code.code) if found.shape else []
+    is_same = found.exists and not found.shape
+    if app.json:
+        app.print_document(
+            flow=flow, place=code.place, exists=found.exists, same=is_same,
+            version=found.flow_slug or None, current=found.current or None,
+            differences=found.shape, options=[each.to_json() for each in found.values],
+        )  # fmt: skip
+    else:
+        print_comparison(app, flow, code.place, found)
+    if problems:
+        print_problems(app, problems)
+    if not is_same:
+        app.exit(ExitCode.NO)
+
+
+@click.command(cls=Command)
+@click.argument("flow", metavar="[FLOW]...", type=FLOW, nargs=-1)
+@click.option(
+    "--take-code", is_flag=True, help="Let the code's options replace those tuned in the database."
+)
+@click.option("--yes", is_flag=True, help="Do not ask before a changed flow gets a version.")
+@click.option("--code", metavar="TEXT", help="What is deployed, such as a commit; it is kept.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of executing it.")
+@pass_app
+def deploy(
+    app: App, flow: Sequence[str], take_code: bool, yes: bool, code: str | None, as_sql: bool
+) -> None:
+    """Bring flows into the database: definition, queue and trigger. By default all flows.
+
+    Of a flow that exists the options follow the code, but for those that somebody has tuned in
+    the database. A changed shape becomes the next version of its flow, to which starts go from
+    then on; open runs end in their version. If the role pgflow_owner owns the schema, the command
+    acts as this role.
+
+    \b
+    Example: pgflowd flows deploy
+             pgflowd flows deploy analyze_website --yes --code 8f3a2c1
+             pgflowd flows deploy analyze_website --sql | psql -1 mydb
+    """
+    from pgflowd.db import flows
+
+    chosen = _chosen(app, flow)
+    if as_sql:
+        texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
+        app.print_result("\n\n".join(texts.values()), sql=texts)
+        return
+    width = max((len(one.slug) for one in chosen), default=0)
+    warnings: list[Problem] = []
+    with database(app) as conn:
+
+        def one_deployed(one: DiscoveredFlow) -> tuple[str, dict[str, Any]]:
+            may_change = _may_change(app, conn, one, yes=yes)
+            shape = one.shape or {}
+            done = flows.deploy(
+                conn, one.slug, shape, take_code=take_code, may_change=may_change, code=code
+            )
+            warnings.extend(done.warnings)
+            return _told(one.slug, width, done, is_version=may_change)
+
+        for_each(app, "flows", chosen, one_deployed)
+    if warnings:
+        print_problems(app, warnings)
+
+
+def _chosen(app: App, slugs: Sequence[str]) -> list[DiscoveredFlow]:
+    """These flows of the code, or all, each with the flow that undoes its runs."""
+    discovered = flows_in_code(app)
+    chosen = [flow_in_code(discovered, slug) for slug in dict.fromkeys(slugs)]
+    if not chosen:
+        _raise_errors(discovered.problems)
+        chosen = discovered.flows
+    return discovered.with_undo_flows(chosen)
+
+
+def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) -> bool:
+    """Whether starts are to go to another version; show what differs, and ask."""
+    from pgflowd.db.definitions import unserved_versions
+    from pgflowd.db.flows import as_owner, compare
+
+    with as_owner(conn):
+        found = compare(conn, flow.slug, flow.shape or {})
+        if not found.exists or not found.is_new_version:
+            return False
+        problems = unserved_versions(conn, flow.code)
+    for text in found.shape:
+        app.note(f"{flow.slug}: {text}")
+    if problems:
+        print_problems(app, problems)
+    if found.shape:
+        question = f"{flow.slug} has another shape than {found.current}. Make it the next version?"
+    else:
+        question = f"{flow.slug} has the shape of {found.flow_slug}. Make that one current again?"
+    try:
+        app.confirm(question, yes=yes)
+    except CommandRefused as error:
+        remedy = f"`pgflowd flows deploy {flow.slug} --yes` does it"
+        raise DatabaseError(str(error), code="E306", next=remedy) from error
+    return True
+
+
+def _told(slug: str, width: int, done: Deployed, *, is_version: bool) -> tuple[str, dict[str, Any]]:
+    """What a deployment has done, as text and as document."""
+    result = "created" if done.is_new else "changed" if done.changes else "unchanged"
+    text = f"{slug:<{width}}  {result}"
+    if is_version:
+        result = "versioned" if done.is_new else "current"
+        text = f"{slug:<{width}}  starts go to {done.flow_slug} now"
+    lines = [text, *(f"{'':<{width}}  {change}" for change in done.changes)]
+    document = {"flow": slug, "result": result, "changes": done.changes}
+    return "\n".join(lines), {**document, "version": done.flow_slug}
+
+
+@click.command(cls=Command)
+@flow_argument
+@pass_app
+def rollback(app: App, flow: str) -> None:
+    """Let starts of a flow go to the version before the current one again.
+
+    Runs that are under way end in the version in which they began.
+
+    \b
+    Example: pgflowd flows rollback analyze_website
+    """
+    from pgflowd.db import versions
+    from pgflowd.db.connection import translated
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        if flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        with translated(conn):
+            current = execute(conn, versions.rollback(flow))
+    app.print_result(f"{flow}: starts go to {current}", flow=flow, current=current)
+
+
+@click.command("prune-versions", cls=Command)
+@flow_argument
+@pass_app
+def prune_versions(app: App, flow: str) -> None:
+    """Delete the old versions of a flow of which no run is left.
+
+    The current version stays, and the first one, whose slug is the name of the flow.
+
+    \b
+    Example: pgflowd flows prune-versions analyze_website
+    """
+    from pgflowd.db import versions
+    from pgflowd.db.connection import translated
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        if flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        with translated(conn):
+            gone = execute(conn, versions.prune_versions(flow))
+    text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
+    app.print_result(text, flow=flow, deleted=gone)
+
+
+@click.command("set", cls=Command)
+@click.argument("target", metavar="FLOW[/STEP]", type=FLOW)
+@click.argument("given", metavar="OPTION=VALUE...", type=OPTION_VALUE, nargs=-1, required=True)
+@pass_app
+def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
+    """Tune options of a flow, or of a step of it, in the database.
+
+    The options are timeout, max_attempts and base_delay; of a step also start_delay, limit (the
+    places of one that it has), crash_limit and on_crash_limit. They count from the next attempt,
+    limits from the next claim. The code changes a tuned option no more, until both say the
+    same or `flows deploy --take-code` writes the code's. `unset` gives it its default.
+
+    \b
+    Example: pgflowd flows set analyze_website/summary timeout=30 max_attempts=5
+             pgflowd flows set crawl/fetch limit=4
+    """
+    from pgflowd.db.connection import translated
+    from pgflowd.db.option_values import set_option
+    from pgflowd.db.query import execute
+
+    flow, _, step = target.partition("/")
+    of_steps = [name for name, _ in given if Owner.FLOW not in TUNABLE[name].owners]
+    if of_steps and not step:
+        raise click.UsageError(f"{of_steps[0]} is an option of a step: name it, as in {flow}/STEP")
+    changes = []
+    with database(app) as conn:
+        if flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        with translated(conn), conn.transaction():
+            for name, value in given:
+                before = execute(conn, set_option(flow, step, TUNABLE[name].json_name, value))
+                changes.append({"option": name, "before": before, "after": value})
+    texts = [
+        f"{target}: {each['option']} {option_text(each['before'])} → {option_text(each['after'])}"
+        for each in changes
+    ]
+    app.print_result("\n".join(texts), flow=flow, step=step or None, changes=changes)
+
+
+def flows_in_code(app: App) -> Discovered:
+    """The flows in the code. E111 if the config names no modules."""
+    from pgflowd.processes.supervisor.discover import discover
+
+    settings = app.settings
+    if problems := missing_flows(settings, settings.file or "pgflowd.toml"):
+        raise ConfigError(problems)
+    return discover(settings)
+
+
+def flow_in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
+    """The valid flow with this slug; else raise every problem that keeps it from loading."""
+    found = discovered.flow(slug)
+    if found is not None and found.shape is not None:
+        return found
+    _raise_errors(discovered.problems if found is None else found.problems)
+    remedy = did_you_mean(slug, discovered.slugs) or "see [pgflowd] flows in the config"
+    raise UnknownFlow(f"there is no flow '{slug}' in the configured modules", next=remedy)
+
+
+def _raise_errors(problems: Iterable[Problem]) -> None:
+    if errors := [problem for problem in problems if not problem.is_warning]:
+        raise FlowError(errors)

@@ -1,0 +1,95 @@
+"""
+The three values of an option: in the code, when it was last deployed, and in the database.
+
+The database's value counts. The SQL's `compare_options` decides whether somebody has tuned it
+there, so that it stays, or the code's is to be written. Here are the texts about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgflowd.core.definition.options import OPTIONS
+from pgflowd.core.json import dumps
+
+_NAMES = {option.json_name: option.name for option in OPTIONS if option.json_name}
+_NAMES |= {"limitName": "name of the limit", "limitPath": "key of the limit"}
+TUNABLE = {option.name: option for option in OPTIONS if option.json_name and option.is_tunable}
+
+
+@dataclass(frozen=True)
+class OptionValues:
+    """An option of a flow, or of a step of it, whose three values are not all the same."""
+
+    step: str  # empty: of the flow
+    key: str  # in a shape
+    code: Any
+    deployed: Any
+    database: Any
+    is_tuned: bool  # in the database
+    tuned_by: str | None = None
+    tuned_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        return _NAMES.get(self.key, self.key)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the database has another value than the code."""
+        return bool(self.code != self.database)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next deployment changes or notes something."""
+        return not self.is_tuned or bool(self.code != self.deployed)
+
+    @property
+    def text(self) -> str:
+        """What differs, and what applies."""
+        code, known = option_text(self.code), option_text(self.database)
+        tuned = ""
+        if self.is_tuned and self.tuned_by and self.tuned_at:
+            tuned = f" (by {self.tuned_by}, {self.tuned_at:%Y-%m-%d %H:%M})"
+        values = f"{code} in the code, {known} in the database{tuned}"
+        return f"{self._prefix}{self.name} is {values}; the latter applies"
+
+    def remedy(self, flow: str) -> str:
+        """What to do about it."""
+        if not self.is_tuned:
+            return f"run `pgflowd flows deploy {flow}`"
+        return f"`pgflowd flows deploy {flow} --take-code` writes that of the code"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "step": self.step or None,
+            "option": self.name,
+            "code": self.code,
+            "deployed": self.deployed,
+            "database": self.database,
+            "tuned": self.is_tuned,
+            "tuned_by": self.tuned_by,
+            "tuned_at": self.tuned_at and self.tuned_at.isoformat(),
+        }
+
+    @property
+    def _prefix(self) -> str:
+        return f"step {self.step}: " if self.step else ""
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """One of the changes that the SQL's `define` returns: `step a: timeout 20 → 25`."""
+    before, after = option_text(change["before"]), option_text(change["after"])
+    prefix = f"step {change['step']}: " if change["step"] else ""
+    return f"{prefix}{_NAMES.get(change['option'], change['option'])} {before} → {after}"
+
+
+def option_text(value: Any) -> str:
+    """The value of an option, as people read it."""
+    if value is None:
+        return "unset"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else dumps(value)

@@ -1,0 +1,227 @@
+"""
+Verifies, creates and changes flows in the database, for workers and deployments.
+
+The options of a flow follow the code. A changed shape is a new version, which is a flow of the
+database by itself: `deploy` makes it, and so does a worker with `definitions = "version"`; with
+"create" and "verify" it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgflowd.core.definition.option_values import change_text
+from pgflowd.core.definition.schedule import schedule_differences
+from pgflowd.core.definition.shape import Shape, changes_between
+from pgflowd.core.definition.versions import Code, unserved_steps
+from pgflowd.core.text import counted
+from pgflowd.db.connection import translated
+from pgflowd.db.option_values import option_values
+from pgflowd.db.query import execute, fetch_value
+from pgflowd.db.schedules import taken_names
+from pgflowd.db.versions import current_flow, deploy_version, versions_of
+from pgflowd.errors import DatabaseError, Problem
+
+Connection = psycopg.Connection[Any]
+PLACE = "database"  # of problems
+
+_DEFINE = "select pgflowd.define(%s, %s::jsonb, %s, session_user, %s)"
+_SHAPE = "select pgflowd.flow_shape(%s)"
+_HAS_OPEN_WORK = "select pgflowd._has_open_work(%s)"
+_RUNS_OF_FIRST_VERSION = """
+select count(*)
+  from (select from pgflowd.versions as known
+          join pgflow.runs as run
+            on run.flow_slug = known.name and run.started_at > known.deployed_at
+         where known.name = %s and known.is_current and known.version > 1
+           and not exists (select from pgflowd.runs as planned
+                            where planned.run_id = run.run_id
+                              and planned.created_at <= known.deployed_at)
+         limit 1000) as started
+"""
+
+
+class Defined(NamedTuple):
+    """What became of a definition: warnings, and the options that were changed, as texts."""
+
+    warnings: list[Problem]
+    changes: list[str]
+
+
+def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) -> Defined:
+    """Verify or create the flow, in one transaction; its options follow the code.
+
+    Only what is not as it should be is looked at again under the flow's lock, which any role may
+    hold. Options that were tuned in the database stay, unless `take_code`. Raises E306 for a shape
+    that is no version of the flow, E308 for a missing flow that may not be created.
+    """
+    slug, shape = code.name, code.shape
+    with translated(conn), conn.transaction():
+        found = find_version(conn, slug, shape)
+        if found is None:
+            lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
+            conn.execute(lock, (slug,))
+            found = find_version(conn, slug, shape)
+        if found is not None:
+            may_write = mode != "verify"
+            return _follow(conn, code, found, may_write=may_write, take_code=take_code)
+        known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(slug)),))
+        if known is not None and mode == "version":
+            return _next_version(conn, code, take_code=take_code)
+        if known is not None and mode != "recreate":
+            raise _mismatch(slug, changes_between(known, shape))
+        if known is None and mode == "verify":
+            raise DatabaseError(
+                f"the database has no flow {slug}, and definitions is 'verify'",
+                code="E308",
+                next=f"run `pgflowd flows deploy {slug}`",
+            )
+        for version in execute(conn, versions_of(slug)):  # to recreate means to lose all
+            if version.number > 1:
+                conn.execute("select pgflow.delete_flow_and_data(%s)", (version.flow_slug,))
+        conn.execute(_DEFINE, (slug, json.dumps(shape), mode == "recreate", False))
+        return Defined(_taken(conn, slug, shape), [])
+
+
+def refusal(conn: Connection, code: Code, mode: str) -> Problem | None:
+    """Why `define` would refuse this flow, if it would; nothing is written."""
+    with translated(conn):
+        if find_version(conn, code.name, code.shape) is not None or mode == "recreate":
+            return None
+        known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(code.name)),))
+        if known is None:
+            return None  # it is new, or the worker says what is missing
+        if mode == "version":
+            return next(iter(unserved_versions(conn, code)), None)
+        error = _mismatch(code.name, changes_between(known, code.shape))
+        return Problem(error.code, error.text, PLACE, error.next)
+
+
+def find_version(conn: Connection, name: str, shape: Shape) -> str | None:
+    """The flow of the database that has this shape; None if there is none, or no flow at all.
+
+    Of several versions it is the current one, else the newest.
+    """
+    versions = execute(conn, versions_of(name, shape))
+    if versions:
+        same = sorted((v for v in versions if v.has_shape), key=lambda v: (v.is_current, v.number))
+        return same[-1].flow_slug if same else None
+    known = fetch_value(conn, _SHAPE, (name,))
+    return None if known is None or changes_between(known, shape) else name
+
+
+def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, int] | None:
+    """
+    Return shape and number of a version that is served otherwise than the code has it.
+
+    None if it has the code's shape. Raises W322 if the code cannot execute it.
+    """
+    version, known = _version_of(conn, code.name, slug), fetch_value(conn, _SHAPE, (slug,))
+    if known is None:
+        raise DatabaseError(f"flow {slug} is no longer in the database", code="E308")
+    if not changes_between(known, code.shape):
+        return None
+    if problem := _unserved(code, known, slug, version, None):
+        raise DatabaseError(problem.text, code="W322", next=problem.next)
+    return known, version
+
+
+def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
+    """W322 for each version with open runs that this code cannot serve."""
+    versions = [(v.flow_slug, v.number) for v in execute(conn, versions_of(code.name))]
+    found = []
+    for slug, number in versions or [(code.name, 1)]:
+        known = fetch_value(conn, _SHAPE, (slug,))
+        is_open = known is not None and fetch_value(conn, _HAS_OPEN_WORK, (slug,))
+        if is_open and changes_between(known, code.shape):
+            runs = fetch_value(conn, "select pgflowd.active_runs(%s)", (slug,))
+            found.append(_unserved(code, known, slug, number, runs))
+    return [problem for problem in found if problem]
+
+
+def runs_of_first_version(conn: Connection, name: str) -> list[Problem]:
+    """W321 if somebody has started the first version after another one became current."""
+    count = fetch_value(conn, _RUNS_OF_FIRST_VERSION, (name,))
+    if not count:
+        return []
+    text = f"{name}: {counted(count, 'run')} of version 1 began although another one is current"
+    remedy = "pgflow.start_flow starts version 1, pgflowd.start and clients the current one"
+    return [Problem("W321", text, PLACE, remedy)]
+
+
+def _unserved(
+    code: Code, known: Shape, slug: str, version: int, runs: int | None
+) -> Problem | None:
+    """W322 if the code cannot execute each step of this version."""
+    steps = unserved_steps(known, code.handlers, version)
+    if not steps:
+        return None
+    first, *rest = steps
+    of_runs = f" with {counted(runs, 'open run')}" if runs else ""
+    more = f", and {counted(len(rest), 'step')} more" if rest else ""
+    text = f"{slug}: step {first.slug} of version {version}{of_runs} {first.why}{more}"
+    return Problem("W322", text, PLACE, first.remedy)
+
+
+def _version_of(conn: Connection, name: str, slug: str) -> int:
+    versions = execute(conn, versions_of(name))
+    return next((each.number for each in versions if each.flow_slug == slug), 1)
+
+
+def _next_version(conn: Connection, code: Code, *, take_code: bool) -> Defined:
+    """Deploy the code's shape as the next version, unless open runs would have no handler."""
+    if problems := unserved_versions(conn, code):
+        first = problems[0]
+        raise DatabaseError(first.text, code="W322", next=first.next)
+    slug, _ = execute(conn, deploy_version(code.name, code.shape, None, take_code=take_code))
+    return Defined([], [f"version {slug} is current"])
+
+
+def _follow(
+    conn: Connection, code: Code, slug: str, *, may_write: bool, take_code: bool
+) -> Defined:
+    """Let options and schedules follow the code, if this role may change them; warn of others."""
+    shape, changes = code.shape, []
+    values, schedules = execute(conn, option_values(slug, shape)), stale_schedules(conn, code, slug)
+    if may_write and (take_code or schedules or any(each.is_new for each in values)):
+        try:
+            with conn.transaction():
+                answer = fetch_value(conn, _DEFINE, (slug, json.dumps(shape), False, take_code))
+            changes = [change_text(change) for change in answer["options"]]
+            values = execute(conn, option_values(slug, shape))
+            schedules = []
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+    texts = [(text, f"run `pgflowd flows deploy {slug}`") for text in schedules]
+    texts += [(each.text, each.remedy(slug)) for each in values if each.differs]
+    warnings = [Problem("W310", f"{slug}: {text}", PLACE, remedy) for text, remedy in texts]
+    return Defined([*_taken(conn, code.name, shape), *warnings], changes)
+
+
+def stale_schedules(conn: Connection, code: Code, slug: str) -> list[str]:
+    """The schedules of the code that differ from those of the database, which tick, as texts.
+
+    Only the code of the current version says which there are.
+    """
+    if slug != execute(conn, current_flow(code.name)):
+        return []
+    known = fetch_value(conn, _SHAPE, (slug,)) or {}
+    ours, theirs = code.shape.get("schedules") or [], known.get("schedules") or []
+    return schedule_differences(ours, theirs) if ours or theirs else []
+
+
+def _taken(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
+    """The schedules of the code that are not written, since somebody else has their names."""
+    names = [each["name"] for each in shape.get("schedules") or []]
+    return execute(conn, taken_names(slug, names)) if names else []
+
+
+def _mismatch(slug: str, found: list[str]) -> DatabaseError:
+    return DatabaseError(
+        f"{slug}: the code has another shape than the database: {'; '.join(found[:5])}",
+        code="E306",
+        next=f"see `pgflowd flows diff {slug}`; `pgflowd flows deploy {slug}` makes it a version",
+    )

@@ -1,0 +1,54 @@
+-- _write_option(flow_slug, step_slug, option, value): from now on this option of the flow (step '') or step has
+-- this value in the database; null: it is unset, of a flow it has its default. It counts from the next attempt,
+-- a limit from the next claim. The value must fit (set_option, checks of flows). Of other options nothing is
+-- written: they follow the code (define).
+-- Called by: _define, deploy_version, set_option.   Locks: what it changes; see refill_limits.
+create or replace function pgflowd._write_option(
+  flow_slug text, step_slug text, option text, value jsonb)
+returns void language plpgsql set search_path = '' as $$
+declare
+  is_of_flow constant boolean := _write_option.step_slug = '';
+  given constant jsonb := coalesce(nullif(_write_option.value, 'null'),
+    case when is_of_flow then pgflowd._default_options() -> _write_option.option end);
+  field constant text := case _write_option.option
+    when 'maxAttempts' then 'opt_max_attempts' when 'baseDelay' then 'opt_base_delay'
+    when 'timeout' then 'opt_timeout' when 'startDelay' then 'opt_start_delay'
+    when 'limit' then 'limit_slots' when 'crashLimit' then 'crash_limit'
+    when 'onCrashLimit' then 'on_crash_limit' end;
+  key text;
+begin
+  if field is null then
+    return;
+  elsif is_of_flow then
+    execute format('update pgflow.flows set %I = $2 where flow_slug = $1', field)
+      using _write_option.flow_slug, (given #>> '{}')::int;
+  elsif field like 'opt\_%' then
+    execute format('update pgflow.steps set %I = $3 where flow_slug = $1 and step_slug = $2', field)
+      using _write_option.flow_slug, _write_option.step_slug, (given #>> '{}')::int;
+  elsif field = 'on_crash_limit' then
+    insert into pgflowd.step_options (flow_slug, step_slug, on_crash_limit)
+    values (_write_option.flow_slug, _write_option.step_slug, given #>> '{}')
+    on conflict on constraint step_options_pkey do update
+       set on_crash_limit = excluded.on_crash_limit;
+  elsif field = 'crash_limit' then
+    insert into pgflowd.step_options (flow_slug, step_slug, crash_limit)
+    values (_write_option.flow_slug, _write_option.step_slug, (given #>> '{}')::int)
+    on conflict on constraint step_options_pkey do update set crash_limit = excluded.crash_limit;
+  elsif given is not null then  -- whether there is a limit is not decided here
+    update pgflowd.step_options as known set limit_slots = (given #>> '{}')::int
+     where known.flow_slug = _write_option.flow_slug
+       and known.step_slug = _write_option.step_slug and known.limit_slots is not null;
+    for key in
+      select wait.name
+        from pgflowd.step_options as known
+        join pgflowd.waits as wait
+          on wait.kind = 'limit'
+         and (wait.name = known.limit_name or starts_with(wait.name, known.limit_name || ':'))
+       where known.flow_slug = _write_option.flow_slug
+         and known.step_slug = _write_option.step_slug
+       group by 1 order by 1 limit 1000
+    loop
+      perform pgflowd._try_fill_slots(key);
+    end loop;
+  end if;
+end $$;

@@ -1,0 +1,263 @@
+"""A changed shape is a version: a flow of its own, to which starts by name go."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import psycopg
+import pytest
+from support.rows_read import rows_read
+
+from pgflowd import Flow
+from pgflowd.core.definition.versions import Code, facts_of
+from pgflowd.db import flows
+from pgflowd.db.definitions import define, unserved_versions, version_to_serve
+from pgflowd.errors import DatabaseError
+
+
+def shape(*steps: str) -> dict:
+    made = Flow("orders")
+    for step in steps:
+        slug, _, deps = step.partition(":")
+        made.step(slug=slug, after=deps.split(",") if deps else ())(lambda: 1)
+    return made.shape()
+
+
+FIRST, SECOND, THIRD = shape("a"), shape("a", "b:a"), shape("b")
+
+
+@pytest.fixture
+def conn(database):
+    return database.connect()
+
+
+@pytest.fixture
+def orders(conn):
+    """Deploy a shape of flow orders, as `flows deploy --yes`."""
+
+    def deploy(shape: dict, **given: object) -> str:
+        return flows.deploy(conn, "orders", shape, may_change=True, **given).flow_slug
+
+    return deploy
+
+
+def versions(conn) -> list[tuple]:
+    query = "select version, flow_slug, is_current from pgflowd.versions order by version"
+    return [tuple(row) for row in conn.execute(query).fetchall()]
+
+
+def test_a_flow_whose_shape_has_not_changed_has_no_version(conn, orders):
+    assert [orders(FIRST), orders(FIRST)] == ["orders", "orders"]
+    assert versions(conn) == []
+
+
+def test_a_changed_shape_is_the_next_version_and_an_old_one_becomes_current_again(conn, orders):
+    orders(FIRST)
+    conn.execute("create table kept as select pgflow.start_flow('orders', '{}')")
+
+    assert [orders(SECOND), orders(SECOND), orders(THIRD)] == ["orders_2", "orders_2", "orders_3"]
+    assert versions(conn) == [
+        (1, "orders", False), (2, "orders_2", False), (3, "orders_3", True),
+    ]  # fmt: skip
+    assert orders(FIRST) == "orders"
+    assert [row[2] for row in versions(conn)] == [True, False, False]
+    assert conn.execute("select count(*) from pgflow.runs").fetchone() == (1,)
+
+
+def test_starts_by_name_go_to_the_current_version_and_the_contract_starts_the_first(
+    conn, orders, database
+):
+    orders(FIRST)
+    planned = conn.execute(
+        "select run_id from pgflowd.start('orders', '1', start_at => now() + interval '1 hour')"
+    ).fetchone()[0]
+    orders(SECOND)
+
+    def flow_of(run: UUID) -> str:
+        query = "select flow_slug from pgflowd.run_status where run_id = %s"
+        return conn.execute(query, (run,)).fetchone()[0]
+
+    client = database.client
+    in_sql = conn.execute("select run_id from pgflowd.start('orders', '1')").fetchone()[0]
+    by_contract = conn.execute("select (pgflow.start_flow('orders', '1')).run_id").fetchone()[0]
+    assert flow_of(planned) == "orders"
+    assert flow_of(in_sql) == "orders_2"
+    assert flow_of(by_contract) == "orders"
+    assert client.start_flow("orders", 1).flow_slug == "orders_2"
+    assert client.start_flow("orders_2", 1).flow_slug == "orders_2"
+    assert client.start_flow("orders", 1, labels={"a": "b"}).flow_slug == "orders_2"
+    assert {run.flow_slug for run in client.start_flows("orders", [1, 2])} == {"orders_2"}
+    assert len(conn.execute("select from pgflowd.list_runs('orders')").fetchall()) == 8
+    assert len(conn.execute("select from pgflowd.list_runs('orders_2')").fetchall()) == 6
+
+
+def test_a_key_means_the_same_run_in_every_version(conn, orders, database):
+    orders(FIRST)
+    run = database.client.start_flow("orders", 1, key="7")
+    orders(SECOND)
+
+    again = [database.client.start_flow(name, 1, key="7") for name in ("orders", "orders_2")]
+
+    assert [each.run_id for each in again] == [run.run_id, run.run_id]
+
+
+def test_a_rollback_makes_the_version_before_current(conn, orders):
+    for each in (FIRST, SECOND, THIRD):
+        orders(each)
+
+    def roll_back() -> str:
+        return conn.execute("select pgflowd.rollback_version('orders')").fetchone()[0]
+
+    assert [roll_back(), roll_back()] == ["orders_2", "orders"]
+    with pytest.raises(psycopg.Error, match="no version before the current one"):
+        roll_back()
+    assert orders(THIRD) == "orders_3"
+
+
+def test_pruning_takes_old_versions_without_runs_and_leaves_the_first(conn, orders):
+    for each in (FIRST, SECOND, THIRD, shape("c")):
+        orders(each)
+    conn.execute("select pgflow.start_flow('orders_2', '1')")
+
+    pruned = conn.execute("select pgflowd.prune_versions('orders')").fetchone()[0]
+
+    assert pruned == ["orders_3"]
+    assert [row[0] for row in versions(conn)] == [1, 2, 4]
+    assert orders(shape("d")) == "orders_5"
+
+
+def test_a_number_that_another_flow_has_is_passed_over(conn, orders):
+    orders(FIRST)
+    conn.execute("select pgflow.create_flow('Orders_2')")
+
+    assert orders(SECOND) == "orders_3"
+    assert [row[0] for row in versions(conn)] == [1, 3]
+
+
+def test_a_name_that_is_too_long_for_versions_is_refused_and_nothing_changes(conn):
+    name = "o" * 46
+    flows.deploy(conn, name, FIRST)
+
+    with pytest.raises(psycopg.Error, match="more than 47 characters"):
+        flows.deploy(conn, name, SECOND, may_change=True)
+
+    assert versions(conn) == []
+
+
+def test_what_was_tuned_and_a_pause_go_on_in_the_next_version(conn, orders):
+    orders(FIRST)
+    conn.execute("select pgflowd.set_option('orders', 'a', 'timeout', '7')")
+    conn.execute("select pgflowd.pause_flow('orders')")
+
+    orders(SECOND)
+
+    compared = flows.compare(conn, "orders", SECOND)
+    assert [(each.step, each.database, each.is_tuned) for each in compared.values] == [
+        ("a", 7, True)
+    ]
+    assert conn.execute("select count(*) from pgflowd.paused_flows").fetchone() == (2,)
+    conn.execute("select pgflowd.resume_flow('orders')")
+    conn.execute("select pgflowd.set_option('orders', 'a', 'timeout', '9')")
+    assert conn.execute("select count(*) from pgflowd.paused_flows").fetchone() == (0,)
+    timeouts = "select opt_timeout from pgflow.steps where step_slug = 'a'"
+    assert conn.execute(timeouts).fetchall() == [(9,), (9,)]
+
+
+def test_two_deployers_make_one_version(conn, orders, database):
+    orders(FIRST)
+    first, second = database.connect(autocommit=False), database.connect()
+    first.execute("select pgflowd.deploy_version('orders', %s::jsonb)", (json.dumps(SECOND),))
+    second.execute("set lock_timeout = '100ms'")
+
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        flows.deploy(second, "orders", SECOND, may_change=True)
+    first.commit()
+
+    assert flows.deploy(second, "orders", SECOND, may_change=True).flow_slug == "orders_2"
+    assert len(versions(conn)) == 2
+
+
+def code(flow: Flow) -> Code:
+    return Code(flow.slug, flow.shape(), facts_of(flow.spec))
+
+
+def changed() -> tuple[Flow, Flow]:
+    old, new = Flow("orders"), Flow("orders")
+    for flow in (old, new):
+        flow.step(slug="validate")(lambda run: 1)
+    old.step(slug="fraud")(lambda validate: 1)
+    old.step(slug="charge")(lambda validate, fraud: 1)
+    new.step(slug="charge")(lambda validate: 1)
+    return old, new
+
+
+def test_the_code_serves_old_versions_with_retired_handlers_only(conn, orders):
+    old, new = changed()
+    orders(old.shape())
+    conn.execute("select pgflow.start_flow('orders', '1')")
+
+    (problem,) = unserved_versions(conn, code(new))
+    with pytest.raises(DatabaseError, match="W322 orders: step fraud of version 1 with 1 open run"):
+        define(conn, code(new), "version")
+    new.retired(since=2, slug="fraud")(lambda validate: 1)
+
+    assert problem.code == "W322"
+    assert "step fraud of version 1 with 1 open run has no handler any more" in problem.text
+    assert unserved_versions(conn, code(new)) == []
+    with pytest.raises(DatabaseError, match="E306"):
+        define(conn, code(new), "create")
+    define(conn, code(new), "version")
+    assert version_to_serve(conn, code(new), "orders") == (flows_shape(conn, "orders"), 1)
+    assert version_to_serve(conn, code(new), "orders_2") is None
+    with pytest.raises(DatabaseError, match=r"W322 orders_2: .* parameter 'fraud'"):
+        version_to_serve(conn, code(old), "orders_2")
+
+
+def flows_shape(conn, slug: str) -> dict:
+    return conn.execute("select pgflowd.flow_shape(%s)", (slug,)).fetchone()[0]
+
+
+def test_what_is_served_is_the_current_version_and_those_with_open_runs(conn, orders):
+    served = "select name, flow_slugs from pgflowd.served_versions()"
+    for each in (FIRST, SECOND, THIRD):
+        orders(each)
+
+    assert conn.execute(served).fetchall() == [("orders", ["orders_3"])]
+    conn.execute("select pgflow.start_flow('orders', '1')")
+    assert conn.execute(served).fetchall() == [("orders", ["orders", "orders_3"])]
+
+
+def test_the_list_of_flows_has_the_current_version_and_counts_the_old_ones(conn, orders):
+    orders(FIRST)
+    conn.execute("select pgflow.start_flow('orders', '1')")
+    orders(SECOND)
+    listed = "select name, flow_slug, version, old_versions, old_runs from pgflowd.list_flows(%s)"
+
+    assert conn.execute(listed, (False,)).fetchall() == [("orders", "orders_2", 2, 1, 1)]
+    assert conn.execute(listed, (True,)).fetchall() == [
+        ("orders", "orders_2", 2, 1, 1), (None, "orders", 1, 0, 0),
+    ]  # fmt: skip
+    conn.execute("select pgflowd.delete_flow('orders')")
+    assert versions(conn) == []
+
+
+def test_a_hundred_versions_cost_a_start_what_one_costs(conn, orders):
+    orders(FIRST)
+    conn.execute("analyze")
+    start = "select run_id from pgflowd.start('orders', '1')"
+
+    def rows(query: str) -> int:
+        with conn.transaction(force_rollback=True):
+            conn.execute(query.encode())
+            return rows_read(conn, query)
+
+    one = rows(start)
+    orders(SECOND)
+    two = rows(start)
+    for number in range(98):
+        orders(shape(f"s{number}"))
+
+    assert two - one <= 12
+    assert rows(start) <= two + 4
+    assert len(conn.execute("select from pgflowd.list_flows()").fetchall()) == 1

@@ -1,0 +1,175 @@
+"""Flows whose shape changes while runs are open, on one daemon and on two of different code."""
+
+from __future__ import annotations
+
+import signal
+
+from support.daemon import Daemon, DaemonSetup
+
+from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
+
+FIRST = """
+from pgflowd import Flow
+flow = Flow("orders")
+
+@flow.step
+def validate(run, ctx):
+    return ctx.wait_signal("go")
+
+@flow.step
+def fraud(validate):
+    return "old"
+
+@flow.step
+def charge(validate, fraud):
+    return [validate, fraud]
+"""
+SECOND = """
+from pgflowd import Flow
+flow = Flow("orders")
+
+@flow.step
+def validate(run, ctx):
+    return ctx.wait_signal("go")
+
+@flow.step
+def charge(validate, score=None):
+    return [validate, score]
+
+@flow.step
+def score(validate):
+    return "new"
+
+@flow.step
+def ship(charge):
+    return "shipped"
+"""
+RETIRED = """
+@flow.retired(since=2)
+def fraud(validate):
+    return "retired"
+"""
+
+
+def orders(setup: DaemonSetup, source: str) -> None:
+    setup.module("orders", source)
+
+
+def started(daemon: Daemon, database: ScratchDatabase) -> str:
+    run = database.client.start_flow("orders", {})
+    until(lambda: database.client.get_run(run.run_id).status == "waiting", 15)
+    return str(run.run_id)
+
+
+def ended(database: ScratchDatabase, run: str) -> object:
+    database.client.signal(run, "go", 1)
+    found = until(lambda: (r := database.client.get_run(run)).has_ended and r, 20)
+    assert found.status == "completed", found.error
+    return found.output
+
+
+def deployed(daemon: Daemon, *args: str) -> None:
+    done = daemon.command("flows", "deploy", "orders", "--yes", *args)
+    assert done.returncode == 0, done.stderr
+
+
+def test_open_runs_end_in_their_version_with_the_new_code(setup, database):
+    orders(setup, FIRST)
+    daemon = setup.serve()
+    old = started(daemon, database)
+    orders(setup, SECOND + RETIRED)
+
+    deployed(daemon)
+    reloaded = daemon.command("reload")
+    assert reloaded.returncode == 0, reloaded.stderr + daemon.log.read_text()[-3000:]
+    new = started(daemon, database)
+
+    assert ended(database, new) == {"ship": "shipped"}
+    assert ended(database, old) == {"charge": [1, None]}
+    until(lambda: [flow["slug"] for flow in daemon.ask()["flows"]] == ["orders_2"], 10)
+
+
+def test_a_shape_that_is_not_deployed_leaves_the_old_code_in_service(setup, database):
+    orders(setup, FIRST)
+    daemon = setup.serve()
+    old = started(daemon, database)
+    orders(setup, SECOND)
+
+    refused = daemon.command("reload")
+    new = started(daemon, database)
+
+    assert refused.returncode == 1
+    assert "E306" in refused.stdout + refused.stderr
+    assert ended(database, old) == ended(database, new) == {"charge": [1, "old"]}
+
+
+def test_daemons_of_old_and_new_code_serve_what_each_knows(setup, database):
+    setup.module("orders_old", FIRST)
+    setup.module("orders_new", SECOND)
+    first = setup.serve("first", pgflowd={"flows": ["orders_old"]})
+    old = started(first, database)
+    second = setup.start("second", pgflowd={"flows": ["orders_new"]})
+    deployed(second)
+    new = started(second, database)
+
+    assert ended(database, new) == {"ship": "shipped"}
+    assert ended(database, old) == {"charge": [1, "old"]}
+    for daemon, text in (
+        (second, "step fraud of version 1 has no handler"),
+        (first, "step score of version 2 has no handler"),
+    ):
+        (said,) = daemon.until("child.parked", code="W322")
+        assert text in said["error"]
+    first.send(signal.SIGTERM)
+    first.ended()
+
+
+UNDOING = """
+from pgflowd import Fail, Flow
+flow = Flow("orders", max_attempts=1)
+
+@flow.step
+def validate(run, ctx):
+    return ctx.wait_signal("go")
+
+@flow.undo(validate)
+def forget(validate):
+    return validate
+
+{more}
+
+@flow.step(after="{last}")
+def fail():
+    raise Fail("no")
+"""
+MORE = """
+@flow.step
+def charge(validate):
+    return 2
+
+@flow.undo(charge)
+def refund(charge):
+    return charge
+"""
+
+
+def test_runs_of_each_version_are_undone_by_the_flow_that_undoes_its_steps(setup, database):
+    orders(setup, UNDOING.format(more="", last="validate"))
+    daemon = setup.serve()
+    old = started(daemon, database)
+    orders(setup, UNDOING.format(more=MORE, last="charge"))
+    deployed(daemon)
+    assert daemon.command("reload").returncode == 0
+    new = started(daemon, database)
+
+    for run in (old, new):
+        database.client.signal(run, "go", 1)
+    for run in (old, new):
+        until(lambda run=run: database.client.get_run(run).status == "undone", 30)
+
+    conn = database.connect()
+    undone = conn.execute(
+        "select undo_of, flow_slug from pgflowd.runs where undo_of is not null"
+    ).fetchall()
+    assert {str(of): flow for of, flow in undone} == {old: "undo_orders", new: "undo_orders_2"}
