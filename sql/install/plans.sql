@@ -9,9 +9,11 @@
 -- What looks into a long queue for the few messages at work starts no parallel workers.
 -- On a foreign core this holds only for functions that call none of the core's: 0.8's
 -- start_ready_steps gives tasks each other's messages if a join is executed in another way.
+-- Functions that were not applied again are left as they are, so that the sweep knows them.
 do $$
 declare
   core constant text := <core>;
+  before constant jsonb := current_setting('pgflowd.before')::jsonb -> 'functions';
   independent constant text[] := '{
     pgflowd.active_runs, pgflowd.add_minute, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.delete_run,
@@ -54,7 +56,8 @@ begin
     select function.oid::regprocedure as signature, schema.nspname || '.' || function.proname as name
       from pg_catalog.pg_proc as function
       join pg_catalog.pg_namespace as schema on schema.oid = function.pronamespace
-     where schema.nspname = 'pgflowd' or (schema.nspname = 'pgflow' and core = 'own')
+     where (schema.nspname = 'pgflowd' or (schema.nspname = 'pgflow' and core = 'own'))
+       and before ->> function.oid::regprocedure::text is distinct from function.ctid::text
   loop
     if one.name = any (independent)
        or one.name = any (case core when 'own' then dependent else in_dependent end) then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import subprocess
 import threading
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from pgflowd.embedded import wheel_binaries
 from pgflowd.errors import AccessDenied, DatabaseError
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
+
+RELEASED = sorted(Path(__file__).with_name("released").glob("*.sql.xz"))
 
 
 def test_a_fresh_database_gets_everything_and_can_run_a_flow(empty: Connection) -> None:
@@ -114,6 +117,24 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
 
     assert catalog(conn) == before
     assert schema.verify(conn) == []
+
+
+@pytest.mark.parametrize("script", RELEASED, ids=lambda path: path.name.split(".")[0])
+def test_a_database_with_the_functions_of_an_older_release_is_migrated(
+    empty: Connection, conn: Connection, script: Path
+) -> None:
+    """`pgflowd db sql` printed these scripts; `xz -9e` made them small."""
+    with empty.transaction():
+        empty.execute(lzma.decompress(script.read_bytes()))
+    empty.execute("select pgflow.create_flow('kept'), pgflow.add_step('kept', 'one')")
+    empty.execute("select pgflow.start_flow('kept', '{}')")
+
+    schema.migrate(empty)
+
+    assert catalog(empty) == catalog(conn)
+    assert schema.verify(empty) == []
+    (status,) = empty.execute("select status from pgflowd.run_status").fetchone() or [""]
+    assert status == "started"
 
 
 def test_an_older_queue_gets_the_index_of_what_was_read(conn: Connection) -> None:
