@@ -114,17 +114,17 @@ def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
 def test_schedules_follow_the_code_where_they_may_be_written(conn):
     made = Flow("ticking", cron="@daily")
     made.step(slug="a")(lambda run: run)
-    assert define(conn, Code("ticking", made.shape()), "create") == []
+    assert define(conn, Code("ticking", made.shape()), "create").warnings == []
     conn.execute("update pgflowd.schedules set cron = '@hourly'")
 
-    (warning,) = define(conn, Code("ticking", made.shape()), "verify")
+    (warning,) = define(conn, Code("ticking", made.shape()), "verify").warnings
     assert warning.code == "W310" and "cron is '@daily' in the code" in warning.text
     assert [each.cron for each in execute(conn, list_schedules())] == ["@hourly"]
-    assert define(conn, Code("ticking", made.shape()), "create") == []
+    assert define(conn, Code("ticking", made.shape()), "create").warnings == []
     assert [each.cron for each in execute(conn, list_schedules())] == ["@daily"]
 
     conn.execute("select pgflowd.remove_schedule('ticking')")
     conn.execute("select pgflowd.set_schedule('ticking', 'ticking', '@weekly')")
-    (taken,) = define(conn, Code("ticking", made.shape()), "create")
+    (taken,) = define(conn, Code("ticking", made.shape()), "create").warnings
     assert taken.code == "E224" and "an operator has one of this name" in taken.text
     assert [each.cron for each in execute(conn, list_schedules())] == ["@weekly"]
