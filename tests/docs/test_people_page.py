@@ -1,14 +1,11 @@
-"""docs/people.md: its tutorial with a real daemon, its Python, and its types."""
+"""The tutorial of docs/people.md, with a real daemon."""
 
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
-from typing import Any
 
 from support.daemon import DaemonSetup
-from support.pages import ROOT, blocks_of
+from support.pages import blocks_of
 
 from pgflowd.testing.until import until
 
@@ -34,23 +31,3 @@ def test_a_person_does_a_task_as_the_tutorial_says(tmp_path, database) -> None:
         assert (ended.returncode, "a contract with ann, sent" in ended.stdout) == (0, True), ended
     finally:
         setup.close()
-
-
-def test_the_tests_of_the_page_pass() -> None:
-    page: dict[str, Any] = {"__name__": "people"}
-    for block in blocks_of(PAGE, "python"):
-        exec(block, page)
-
-    page["test_what_is_reviewed_is_sent"]()
-
-
-def test_mypy_strict_accepts_the_page(tmp_path) -> None:
-    file = tmp_path / "people.py"
-    file.write_text("\n\n".join(blocks_of(PAGE, "python")), "utf-8")
-
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", str(file)],
-        capture_output=True, text=True, cwd=ROOT,
-    )  # fmt: skip
-
-    assert "Success" in checked.stdout, checked.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -13,3 +14,11 @@ def blocks_of(page: str, language: str) -> list[str]:
     """The texts of a page's blocks in this language, in their order."""
     text = (ROOT / page).read_text("utf-8")
     return [match[2] for match in BLOCK.finditer(text) if match[1] == language]
+
+
+def executed(page: str) -> dict[str, Any]:
+    """What a page's Python, taken as one program, has defined."""
+    names: dict[str, Any] = {"__name__": Path(page).stem.replace("-", "_")}
+    for block in blocks_of(page, "python"):
+        exec(block, names)
+    return names

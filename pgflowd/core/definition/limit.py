@@ -26,9 +26,7 @@ class Limit:
     """At most so many tasks at once; with a key, so many for each value of it."""
 
     slots: int
-    key: str | None = (
-        None  # a path into the run's input, "run.customer", or a map's element, "item"
-    )
+    key: str | None = None  # a path into the run's input, or, of a map, into its element
     name: str | None = None  # what steps with this name share; by default each step has its own
 
     @property
