@@ -7,17 +7,15 @@ never.
 from __future__ import annotations
 
 import random
-import time
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from support.actors import act_together
 from support.covers import covers
 from support.leases import LeaseDatabase
+from support.start_race import STARTS, StartRace
 
-FIRST, STARTS, KILLS = 40, 40, 15  # runs to wait for; starts of each starter; sessions killed
+FIRST, KILLS = 40, 15  # runs to wait for; sessions killed
 START = """
 select run_id from pgflowd.start(%s, '{}', start_at => clock_timestamp() + %s::interval,
                                  after => %s, after_mode => %s)
@@ -55,45 +53,16 @@ select wished.run_id from wished join pgflowd.run_status as status using (run_id
       where not exists (select from ended where ended.run_id = awaited and has_completed)))
 """
 OPEN = "select count(*) from pgflowd.run_status where status in ('blocked', 'scheduled', 'started')"
-KILL = """
-select pg_terminate_backend(pid) from pg_stat_activity
- where application_name = 'victim' and datname = current_database() order by random() limit 1
-"""
 
 
-class Race:
-    """The actors, and what they share."""
+class Race(StartRace):
+    """Starts wait for two runs each; some of these are there before."""
 
     def __init__(self, db: LeaseDatabase) -> None:
-        self.db = db
-        self.flow = db.flow(max_attempts=1)
-        self.starting = 3
-        self.is_over = False
-        self.errors: list[BaseException] = []
-        self.ends_at = time.monotonic() + 120
+        super().__init__(db)
         db.do(WRITE_DOWN)
         for _ in range(FIRST):
             db.start(self.flow)
-
-    def go(self, seed: int) -> None:
-        act_together([*[self.start] * 3, *[self.sweep] * 2, *[self.work] * 2, self.kill],
-                     seed, self.errors)  # fmt: skip
-
-    def victim(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.db.dsn, autocommit=True, application_name="victim")
-
-    @property
-    def must_end(self) -> bool:
-        return self.is_over or bool(self.errors) or time.monotonic() > self.ends_at
-
-    def start(self, chance: random.Random) -> None:
-        left = STARTS
-        while left and not self.must_end:
-            with suppress(psycopg.OperationalError), self.victim() as conn:
-                while left and not self.must_end:
-                    left -= 1
-                    self.start_one(chance, conn)
-        self.starting -= 1
 
     def start_one(self, chance: random.Random, conn: psycopg.Connection[Any]) -> None:
         known: list[UUID] = [run for (run,) in conn.execute(KNOWN.encode())]
@@ -105,12 +74,6 @@ class Race:
             conn.execute("insert into wished values (%s, %s, %s)", [run, after, mode])
             if chance.random() < 0.3:
                 conn.execute("select pg_sleep(%s)", [chance.random() / 50])
-
-    def sweep(self, chance: random.Random) -> None:
-        while not self.must_end:
-            with suppress(psycopg.OperationalError), self.victim() as conn:
-                while not self.must_end:
-                    conn.execute("select pgflowd.process_due(%s)", [chance.randint(1, 20)])
 
     def work(self, chance: random.Random) -> None:
         """End runs one by one, some in transactions that last; a third fails or is cancelled."""
@@ -129,10 +92,9 @@ class Race:
                         conn.execute("select pg_sleep(%s)", [chance.random() / 50])
 
     def kill(self, chance: random.Random) -> None:
-        kills = 0
         while not self.must_end:
-            if kills < KILLS and self.db.value("select count(*) from ended") > 8 * kills:
-                kills += len(self.db.column(KILL))
+            if self.kills < KILLS and self.db.value("select count(*) from ended") > 8 * self.kills:
+                self.kill_one()
             self.is_over = self.starting == 0 and self.db.value(OPEN) == 0
 
 
@@ -140,7 +102,7 @@ class Race:
 def test_each_run_begins_once_after_those_before_it_or_never(own: LeaseDatabase) -> None:
     race = Race(own)
 
-    race.go(seed=11)
+    race.go(11, race.work, race.work, race.kill)
 
     assert race.errors == []
     assert own.value(OPEN) == 0

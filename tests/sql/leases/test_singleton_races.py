@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from contextlib import suppress
 from typing import Any
 
 import psycopg
-from support.actors import act_together
 from support.covers import covers
 from support.leases import LeaseDatabase
+from support.start_race import STARTS, StartRace
 
-STARTS = 50  # of each starter
 KILLS = 20
 WRITE_DOWN = """
 create table begun (nr bigint generated always as identity, run_id uuid);
@@ -51,46 +48,14 @@ OPEN = """
     select count(*) from pgflowd.run_status
      where status in ('blocked', 'scheduled', 'started') or blocked_by is not null
 """
-KILL = """
-    select pg_terminate_backend(pid) from pg_stat_activity
-     where application_name = 'victim' and datname = current_database() order by random() limit 1
-"""
 
 
-class Race:
-    """The actors, and what they share."""
+class Race(StartRace):
+    """A third of the starts is in a transaction that lasts, some of which are rolled back."""
 
-    def __init__(self, db: LeaseDatabase, seed: int) -> None:
-        self.db = db
-        self.seed = seed
-        self.flow = db.flow(max_attempts=1)
-        self.starting = 3
-        self.is_over = False
-        self.kills = 0
-        self.errors: list[BaseException] = []
-        self.ends_at = time.monotonic() + 120
+    def __init__(self, db: LeaseDatabase) -> None:
+        super().__init__(db)
         db.do(WRITE_DOWN)
-
-    def go(self) -> None:
-        actors = [*[self.start] * 3, *[self.sweep] * 2, *[self.work] * 2, self.kill, self.watch]
-        act_together(actors, self.seed, self.errors)
-
-    def victim(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.db.dsn, autocommit=True, application_name="victim")
-
-    @property
-    def must_end(self) -> bool:
-        return self.is_over or bool(self.errors) or time.monotonic() > self.ends_at
-
-    def start(self, chance: random.Random) -> None:
-        """A third of the starts is in a transaction that lasts, some of which are rolled back."""
-        left = STARTS
-        while left and not self.must_end:
-            with suppress(psycopg.OperationalError), self.victim() as conn:
-                while left and not self.must_end:
-                    left -= 1
-                    self.start_one(chance, conn)
-        self.starting -= 1
 
     def start_one(self, chance: random.Random, conn: psycopg.Connection[Any]) -> None:
         on_conflict = "wait" if chance.random() < 0.9 else chance.choice(["existing", "reject"])
@@ -108,12 +73,6 @@ class Race:
         if not is_undone and on_conflict == "wait":
             conn.execute("insert into committed (run_id) values (%s)", found)
 
-    def sweep(self, chance: random.Random) -> None:
-        while not self.must_end:
-            with suppress(psycopg.OperationalError), self.victim() as conn:
-                while not self.must_end:
-                    conn.execute("select pgflowd.process_due(%s)", [chance.randint(1, 20)])
-
     def work(self, chance: random.Random) -> None:
         conn, worker = self.db.connect(), self.db.worker(self.flow)
         while not self.must_end:
@@ -129,7 +88,7 @@ class Race:
         conn = self.db.connect()
         while not self.must_end:
             if self.kills < KILLS:
-                self.kills += len(self.db.rows(KILL, conn=conn))
+                self.kill_one(conn)
 
     def watch(self, _: random.Random) -> None:
         conn = self.db.connect()
@@ -143,9 +102,9 @@ class Race:
 def test_no_two_of_a_key_run_at_once_and_all_begin_in_order(own: LeaseDatabase) -> None:
     seed = int(os.environ.get("PGFLOWD_STRESS_SEED") or random.SystemRandom().getrandbits(32))
     print(f"seed {seed}")  # noqa: T201
-    race = Race(own, seed)
+    race = Race(own)
 
-    race.go()
+    race.go(seed, race.work, race.work, race.kill, race.watch)
 
     assert race.is_over, own.rows(OPEN)
     assert race.kills > 5
