@@ -45,7 +45,7 @@ end
 $$;
 set local lock_timeout = '10s';
 
--- Who owns a schema can change what is in it, and so have his code executed with the rights of
+-- Who owns a schema can change what is in it, and so have other code executed with the rights of
 -- whoever migrates and calls. So our schemas, and the functions of pgmq, must belong to a superuser,
 -- to pgflow_owner, or to a role that the present one has; for a superuser, who has them all, that
 -- is itself. owners.sql uses the list again.

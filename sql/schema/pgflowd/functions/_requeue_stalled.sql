@@ -1,7 +1,7 @@
 -- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started
 -- tasks again whose worker vanished, and returns them. The attempt is not spent: it closes as
 -- stalled, and the count goes back, to 0 where a retry has revoked the attempt. That of a person closes as
--- released: that he did not come back says nothing about the task. With `only_lapsed` a live lease is left alone; that is tested
+-- released: that nobody came back says nothing about the task. With `only_lapsed` a live lease is left alone; that is tested
 -- here, under the lock. Left alone are also tasks whose run or step has ended, and those that
 -- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts
 -- stalled `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no

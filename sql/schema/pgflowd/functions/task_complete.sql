@@ -1,6 +1,6 @@
 -- task_complete(run_id, step_slug, task_index, output, actor, token): a person completes a task; returns the
--- verdict, as complete does. Without a token it is the task that he has claimed, or one that is queued or
--- waits, which he takes at this moment (_hold_task). PF008 for a task that somebody else has, PF001 for a
+-- verdict, as complete does. Without a token it is the task that the person has claimed, or one that is queued or
+-- waits, which is taken at this moment (_hold_task). PF008 for a task that somebody else has, PF001 for a
 -- token that holds no live lease, PF002 for an unknown task.
 -- Called by: `pgflowd tasks complete`, applications.   Locks: see _hold_task and _report_alone.
 create or replace function pgflowd.task_complete(
