@@ -22,8 +22,11 @@ INPUTS: dict[str, dict[str, Any]] = {
     "analyze_website": {"url": "https://example.com"},
     "resize_images": {"count": 40},
     "flaky_payment": {"order": "A-17", "amount": 42},
+    "undone_payment": {"order": "A-18", "amount": 12},
 }
+SERVED = sorted([*INPUTS, "undo_undone_payment"])
 RUNS = 5  # of each flow
+ENDED = {"completed": 4 * RUNS, "failed": RUNS}  # runs that undo a payment complete, too
 
 
 class Watched:
@@ -45,7 +48,7 @@ class Watched:
         status: dict[str, Any] = json.loads(done.stdout)
         assert (status["schema_version"], status["pid"]) == (1, self.daemon.pid)
         assert status["state"] in STATES
-        assert sorted(flow["slug"] for flow in status["flows"]) == sorted(INPUTS)
+        assert sorted(flow["slug"] for flow in status["flows"]) == SERVED
         for kind, part in self.parts(status).items():
             if part["state"] == "up":
                 self.check(kind, part)
@@ -108,7 +111,7 @@ def test_the_example_config_serves_through_kills_and_status_is_right(setup, data
     watched.kill_a_runner("resize_images/resize")
     watched.kill("worker analyze_website")
     watched.kill("listener")
-    until(lambda: watched.status() and statuses(database) == {"completed": 3 * RUNS}, 40)
+    until(lambda: watched.status() and statuses(database) == ENDED, 40)
 
     assert sheets(database) == {40 * 400}
     assert [r["error"].partition(" (")[0] for r in watched.daemon.events("task.crashed")] == [
@@ -123,6 +126,8 @@ def test_the_example_config_serves_through_kills_and_status_is_right(setup, data
         "analyze_website": 1,
         "resize_images": 0,
         "flaky_payment": 0,
+        "undone_payment": 0,
+        "undo_undone_payment": 0,
     }
     assert sum(flow["completed_1m"] for flow in status["flows"]) > 0
     watched.daemon.send(signal.SIGTERM)
