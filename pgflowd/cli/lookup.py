@@ -15,12 +15,14 @@ from uuid import UUID
 import click
 
 from pgflowd.core.documents.flows import TaskKey
-from pgflowd.core.suggest import nearest
+from pgflowd.core.suggest import did_you_mean, nearest
 from pgflowd.core.text import short_id
 from pgflowd.errors import AccessDenied, NotFound, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
+
+    from pgflowd.core.documents.runs import RunWithStates
 
 LAST = "@last"
 _DIGITS = re.compile(r"[0-9a-f-]{1,36}")
@@ -74,6 +76,13 @@ def find_task(conn: psycopg.Connection[Any], text: str) -> TaskKey:
     """The key of the task that a word such as `7f3a9c12/summary#0` names."""
     match = check_task_word(text)
     return TaskKey(find_run(conn, match["run"]), match["step"], int(match["index"]))
+
+
+def refuse_unknown_step(run: RunWithStates, step: str | None) -> None:
+    """Raise NotFound, with the nearest slug, if a step is given that the run lacks."""
+    if step is not None and step not in run.steps:
+        hint = did_you_mean(step, run.steps) or f"it has {', '.join(run.steps)}"
+        raise NotFound(f"run {short_id(run.run_id)} has no step '{step}'", next=hint)
 
 
 def task_name(run_id: UUID, step: str, index: int) -> str:

@@ -15,15 +15,13 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_run
+from pgflowd.cli.lookup import find_run, refuse_unknown_step
 from pgflowd.cli.params import RUN
 from pgflowd.cli.terminal.timeline import TimelineWriter, output_entry
 from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import ago, short_id
-from pgflowd.errors import NotFound
 
 MAX_ATTEMPTS = 20  # that are shown
 
@@ -58,7 +56,7 @@ def output(
     with database(app, listening=follow) as conn:
         run_id = find_run(conn, run)
         details = run_sync(conn, operations.get_with_states(run_id))
-        _refuse_unknown(details, step)
+        refuse_unknown_step(details, step)
         follower = Follower(conn, [run_id], reconnector(app))
         if follow:  # before it reads what is kept, so that no line is missed
             follower.listen()
@@ -77,12 +75,6 @@ def output(
                     writer.write(entry)
             if follower.ended[run_id].status is not RunStatus.COMPLETED:
                 app.exit(ExitCode.NO)
-
-
-def _refuse_unknown(run: RunWithStates, step: str | None) -> None:
-    if step is not None and step not in run.steps:
-        hint = did_you_mean(step, run.steps) or f"it has {', '.join(run.steps)}"
-        raise NotFound(f"run {short_id(run.run_id)} has no step '{step}'", next=hint)
 
 
 def _print_kept(

@@ -23,6 +23,7 @@ from pgflowd.cli.commands.run_log import log
 from pgflowd.cli.commands.run_output import output
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
+from pgflowd.cli.commands.run_tasks import tasks
 from pgflowd.cli.commands.run_undos import undo
 from pgflowd.cli.commands.run_verbs import cancel, pause, resume, retry
 from pgflowd.cli.connect import database
@@ -261,7 +262,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 
 for _command in (
-    log, output, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject, delete,
-    prune,
+    log, output, tasks, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject,
+    delete, prune,
 ):  # fmt: skip
     runs.add_command(_command)

@@ -1,0 +1,54 @@
+"""The tasks of one step of a run, a page at a time, as programs and screens see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain
+from pgflowd.core.statuses import Outcome, TaskStatus
+from pgflowd.core.text import between
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """A task and its last attempt that is kept; its fields are the keys of its document."""
+
+    task: int
+    status: TaskStatus
+    attempts: int
+    kind: str | None  # of the wait, like the next two
+    name: str | None
+    why: str | None
+    since: datetime | None
+    until: datetime | None  # the end of the wait, of the lease, or of the delay
+    attempt: int | None  # None: none is kept, like all that follows
+    outcome: Outcome | None  # None, too, while the attempt runs
+    started_at: datetime | None
+    ended_at: datetime | None
+    error_type: str | None
+    error: str | None
+    worker: str | None
+
+    @property
+    def took_s(self) -> float | None:
+        return between(self.started_at, self.ended_at)
+
+
+@dataclass(frozen=True)
+class StepTasksPage:
+    """Some tasks of a step, in their order."""
+
+    run_id: UUID
+    step: str
+    tasks: Sequence[StepTask]
+    after: int | None  # the index after which the next page begins; None: this is the last one
+
+    def to_json(self) -> dict[str, Any]:
+        tasks = [plain(vars(task)) for task in self.tasks]
+        return plain(
+            {"run_id": self.run_id, "step": self.step, "tasks": tasks, "after": self.after}
+        )
