@@ -2,7 +2,9 @@
 -- the very arguments, so that those which are null cost nothing, and each other one can have its index.
 -- No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and as many
 -- that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
--- no output, waits only of open runs, and their steps only where something waits. `missing` stands for
+-- no output, waits only of open runs, and their steps only where something waits. Those that have not begun, and
+-- those that never did, are read one state after the other, as their index has them: of a flow there may be a
+-- million entries of runs that have ended. `missing` stands for
 -- columns that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
@@ -15,8 +17,15 @@ language plpgsql stable set search_path = '' as $$
 declare
   flows constant text[] := case when _list_runs.of_flow is not null
                                 then pgflowd.flows_of(_list_runs.of_flow) end;
+  unbegun constant text := $query$
+    (select entry, entry.created_at from pgflowd.runs as entry
+      where entry.state = '@state' and ($1 is null or entry.flow_slug @@ $1)
+        and ($3 is null or entry.created_at > now() - $3)
+        and ($5 is null or entry.labels @> $5)
+      order by entry.created_at desc limit 100000)
+  $query$;
 begin
-  return query execute replace($query$
+  return query execute replace(replace(replace($query$
     select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
            progress.steps, progress.done,
            coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels,
@@ -69,14 +78,10 @@ begin
             union all
            (select ours.run_id, ours.flow_slug, judged.status, null, ours.ended_at, null,
                    ours.created_at
-              from (select one.run_id, one.flow_slug, one.state, one.cancelled_at, one.expired_at,
-                           coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at,
-                           pgflowd._is_blocked(one) as is_blocked
-                      from pgflowd.runs as one
-                     where one.state <> 'started' and ($1 is null or one.flow_slug @@ $1)
-                       and ($3 is null or one.created_at > now() - $3)
-                       and ($5 is null or one.labels @> $5)
-                     order by one.created_at desc limit 100000) as ours
+              from (select (one.entry).*, pgflowd._is_blocked(one.entry) as is_blocked,
+                           coalesce((one.entry).cancelled_at, (one.entry).expired_at) as ended_at
+                      from (@planned union all @ended
+                             order by created_at desc limit 100000) as one) as ours
              cross join lateral (
                select pgflowd._run_status(
                         null, ours.cancelled_at is not null, null, null, ours.state = 'planned',
@@ -102,7 +107,9 @@ begin
          join pgflow.step_states as state
            on state.run_id = found.run_id and state.step_slug = one.step_slug) as told
      order by found.at desc, found.run_id desc
-    $query$, '@@ $1', case when cardinality(flows) > 1 then '= any ($7)' else '= $1' end)
+    $query$, '@planned', replace(unbegun, '@state', 'planned')),
+         '@ended', replace(unbegun, '@state', 'ended')),
+         '@@ $1', case when cardinality(flows) > 1 then '= any ($7)' else '= $1' end)
     using flows[1], _list_runs.statuses, _list_runs.since, _list_runs.max_runs,
           _list_runs.with_labels, _list_runs.with_undos or _list_runs.of_flow is not null, flows;
 end $$;
