@@ -64,7 +64,8 @@ insert into pgmq.a_f (msg_id, enqueued_at, archived_at, vt, message)
     from fresh;
 insert into pgflowd.runs (run_id, flow_slug, state, created_at, created_by, labels, singleton_key)
   select run_id, 'f', 'started', moment, 'bench', '{{"env": "prod"}}', run_id from fresh;
-insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, version, token, saved_at, data)
+insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, version, token, saved_at,
+                                 data)
   select run_id, 'a', 0, 'signal paid 1', 1, 0, moment, '{{"got": 1}}' from fresh;
 insert into pgflowd.signals (run_id, name, sent_at, is_new, step_slug, task_index, consumed_at)
   select run_id, 'paid', moment, false, 'a', 0, moment from fresh;
