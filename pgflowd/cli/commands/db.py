@@ -1,5 +1,5 @@
 """
-`pgflowd db`: install, upgrade, print and verify the schema; settings that all daemons share.
+`pgflowd db`: install, upgrade, print and verify the schema; its health and settings.
 
 `pgflowd.db.schema` does the work; this module parses arguments and prints results.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.db_health import health
 from pgflowd.cli.commands.db_settings import set_, settings
 from pgflowd.cli.connect import open_connection
 from pgflowd.cli.exits import ExitCode
@@ -123,7 +124,7 @@ def verify(app: App) -> None:
         app.exit(ExitCode.NO)
 
 
-for _command in (settings, set_):
+for _command in (health, settings, set_):
     db.add_command(_command)
 
 
