@@ -18,6 +18,7 @@ from pgflowd.core.definition.schedule import schedule_differences
 from pgflowd.core.definition.shape import Shape, changes_between
 from pgflowd.core.definition.versions import Code, unserved_steps
 from pgflowd.core.text import counted
+from pgflowd.core.undo import PREFIX
 from pgflowd.db.connection import translated
 from pgflowd.db.option_values import option_values
 from pgflowd.db.query import execute, fetch_value
@@ -31,6 +32,12 @@ PLACE = "database"  # of problems
 _DEFINE = "select pgflowd.define(%s, %s::jsonb, %s, session_user, %s)"
 _SHAPE = "select pgflowd.flow_shape(%s)"
 _HAS_OPEN_WORK = "select pgflowd._has_open_work(%s)"
+_ACTIVE_RUNS = "select pgflowd.active_runs(%s)"
+_RUNS_TO_UNDO = """
+select coalesce(sum(pgflowd.active_runs(known)), 0)::int
+  from unnest(pgflowd.flows_of(%s)) as known
+ where pgflowd._has_undo(known) and pgflowd._undo_flow(known) = %s
+"""
 _RUNS_OF_FIRST_VERSION = """
 select count(*)
   from (select from pgflowd.versions as known
@@ -130,14 +137,18 @@ def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, in
 
 
 def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
-    """W322 for each version with open runs that this code cannot serve."""
+    """W322 for each version that this code cannot serve: with open runs, or to undo such runs."""
     versions = [(v.flow_slug, v.number) for v in execute(conn, versions_of(code.name))]
     found = []
     for slug, number in versions or [(code.name, 1)]:
         known = fetch_value(conn, _SHAPE, (slug,))
-        is_open = known is not None and fetch_value(conn, _HAS_OPEN_WORK, (slug,))
-        if is_open and changes_between(known, code.shape):
-            runs = fetch_value(conn, "select pgflowd.active_runs(%s)", (slug,))
+        if known is None or not changes_between(known, code.shape):
+            continue
+        to_undo = 0
+        if code.name.startswith(PREFIX):
+            to_undo = fetch_value(conn, _RUNS_TO_UNDO, (code.name.removeprefix(PREFIX), slug))
+        if to_undo or fetch_value(conn, _HAS_OPEN_WORK, (slug,)):
+            runs = to_undo + fetch_value(conn, _ACTIVE_RUNS, (slug,))
             found.append(_unserved(code, known, slug, number, runs))
     return [problem for problem in found if problem]
 

@@ -38,6 +38,7 @@ class UndoneRun:
                 or (undo.options["on"] == "attempted" and task.key in self.begun)
             ]
             for undo in flow.undos
+            if undo.step in self.run.states
         }
         plan = {slug: indexes for slug, indexes in found.items() if indexes}
         cause = next(each.error for each in self.run.events if each.type == "run:failed")

@@ -75,3 +75,17 @@ def test_a_flow_is_deleted_with_what_undoes_it(here, orders):
 
     assert here("flows", "delete", "orders", "--yes").out == "orders is deleted\n"
     assert here("flows", "list", "-v").out == ""
+
+
+def test_old_versions_are_pruned_with_those_that_undid_them(here, orders):
+    here("flows", "deploy")
+    for slug in ("ship", "hand_over"):
+        step = f"\n@orders.step(after=['charge'])\ndef {slug}(): ...\n"
+        orders.write_text(f"{MODULE}{step}\n@orders.undo({slug})\ndef un_{slug}(): ...\n")
+        assert here("flows", "deploy", "--yes").code == 0
+
+    pruned = here("flows", "prune-versions", "orders", "--json").json
+
+    assert pruned["deleted"] == ["orders_2", "undo_orders_2"]
+    here("flows", "delete", "orders", "--yes")
+    assert here("flows", "list", "-v").out == ""

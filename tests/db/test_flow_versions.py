@@ -127,6 +127,69 @@ def test_pruning_takes_old_versions_without_runs_and_leaves_the_first(conn, orde
     assert orders(shape("d")) == "orders_5"
 
 
+def undoable(*steps: str, undos: str) -> Flow:
+    """A flow of such steps, `a*:b` a map over b, some of which have an undo."""
+    flow = Flow("orders")
+    for step in steps:
+        slug, _, deps = step.partition(":")
+        if slug.endswith("*"):
+            flow.map(slug=slug[:-1], over=deps)(lambda item: item)
+        else:
+            flow.step(slug=slug, after=deps.split(",") if deps else ())(lambda: 1)
+    for slug in undos:
+        flow.undo(slug)(lambda ctx: None)
+    return flow
+
+
+def test_each_version_is_undone_by_the_flow_that_is_in_its_order(conn):
+    def deploy(flow: Flow | None) -> None:
+        assert flow is not None
+        flows.deploy(conn, flow.slug, flow.shape(), may_change=True)
+
+    def undone_by() -> list[str | None]:
+        query = "select pgflowd._undo_flow(flow_slug) from pgflowd.versions where name = 'orders'"
+        return [row[0] for row in conn.execute(f"{query} order by version").fetchall()]
+
+    first = undoable("a", "b:a", "c:b", undos="ac")
+    turned = undoable("c", "b:c", "a:b", undos="ac")
+    mapped = undoable("b", "c*:b", "a:c", undos="ac")
+    beside = undoable("a", "b", "c", undos="ac")
+
+    for flow in (first, first.undo_flow, turned):
+        deploy(flow)
+    assert undone_by() == ["undo_orders", None]
+    for flow in (turned.undo_flow, mapped, mapped.undo_flow):
+        deploy(flow)
+    assert undone_by() == ["undo_orders", "undo_orders_2", "undo_orders_3"]
+    deploy(beside)  # any order is good for it
+    assert undone_by()[-1] == "undo_orders_2"
+    deploy(beside.undo_flow)
+    assert undone_by() == ["undo_orders", "undo_orders_2", "undo_orders_3", "undo_orders_4"]
+
+    pruned = [
+        conn.execute("select pgflowd.prune_versions(%s)", (name,)).fetchone()[0]
+        for name in ("undo_orders", "orders", "undo_orders")
+    ]
+    assert pruned == [[], ["orders_2", "orders_3"], ["undo_orders_2", "undo_orders_3"]]
+
+
+def test_w322_an_old_version_that_may_undo_open_runs_needs_its_handlers(conn):
+    old, new = undoable("a", "c:a", undos="ac"), undoable("c", undos="c")
+    for flow in (old, old.undo_flow, new, new.undo_flow):
+        flows.deploy(conn, flow.slug, flow.shape(), may_change=True)
+    assert unserved_versions(conn, code(new.undo_flow)) == []
+
+    conn.execute("select pgflow.start_flow('orders', '1')")
+
+    (problem,) = unserved_versions(conn, code(new.undo_flow))
+    assert problem.text == (
+        "undo_orders: step undo_a of version 1 with 1 open run has no handler any more"
+    )
+    new.retired(since=2, slug="a")(lambda: 1)
+    new.undo("a")(lambda a: None)
+    assert unserved_versions(conn, code(new.undo_flow)) == []
+
+
 def test_a_number_that_another_flow_has_is_passed_over(conn, orders):
     orders(FIRST)
     conn.execute("select pgflow.create_flow('Orders_2')")

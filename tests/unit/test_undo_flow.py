@@ -10,6 +10,8 @@ from pgflowd import Flow, FlowError, Limit, job
 from pgflowd.core.definition.plan import plan_of
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.definition.undo import nearest_undoable
+from pgflowd.core.definition.versions import facts_of, steps_of_version, unserved_steps
+from pgflowd.testing import run_flow
 
 
 def orders() -> Flow:
@@ -221,6 +223,43 @@ def test_e225_an_undo_belongs_to_one_step_that_exists_and_has_a_handler():
     assert "undo of 'chrge', which is not a step of orders; did you mean 'charge'?" in texts[0]
     assert "step charge has two undos, the first at " in texts[1]
     assert "undo of notify has no handler; decorate a function" in texts[2]
+
+
+def test_an_undo_of_a_retired_step_serves_older_versions_and_no_new_run():
+    old = orders()
+    assert old.undo_flow is not None
+    flow = Flow("orders")
+    flow.step(slug="ship")(lambda run: run)
+    flow.undo("ship")(lambda ship: None)
+    for slug in ("reserve", "charge"):
+        flow.retired(slug=slug, since=2)(lambda run: run)
+    unserved = unserved_steps(old.undo_flow.shape(), facts_of(flow.undo_flow.spec), 1)
+    assert [(each.slug, each.remedy) for each in unserved] == [
+        ("undo_charge", "write @….undo('charge') over a handler for it"),
+        ("undo_reserve", "write @….undo('reserve') over a handler for it"),
+    ]
+
+    for slug in ("reserve", "charge"):
+        flow.undo(slug)(lambda item=None: None)
+    undo_flow = flow.undo_flow
+    assert undo_flow is not None
+    assert edges(undo_flow) == {"undo_ship": []}
+    assert unserved_steps(old.undo_flow.shape(), facts_of(undo_flow.spec), 1) == []
+    served = steps_of_version(undo_flow.spec, old.undo_flow.shape(), 1)
+    assert list(served) == list(edges(old.undo_flow))
+    assert (served["undo_ship"].is_map, served["undo_ship"].over) == (True, ("list_ship",))
+
+
+def test_a_flow_of_which_only_retired_steps_have_an_undo_undoes_no_new_run():
+    flow = Flow("shop")
+    flow.step(slug="notify")(lambda run: 1 / 0)
+    flow.retired(slug="charge", since=2)(lambda run: run)
+    flow.undo("charge")(lambda charge: None)
+
+    assert flow.undo_flow is not None
+    assert edges(flow.undo_flow) == {"undo_charge": []}
+    assert "onFailure" not in flow.shape()["options"]
+    assert run_flow(flow, {}).status == "failed"
 
 
 def test_e225_what_becomes_of_runs_says_only_a_flow_with_undos():

@@ -192,22 +192,26 @@ def rollback(app: App, flow: str) -> None:
 @flow_argument
 @pass_app
 def prune_versions(app: App, flow: str) -> None:
-    """Delete the old versions of a flow of which no run is left.
+    """Delete the old versions of a flow of which no run is left, and those that undid their runs.
 
     The current version stays, and the first one, whose slug is the name of the flow.
 
     \b
     Example: pgflowd flows prune-versions analyze_website
     """
-    from pgflowd.db import versions
+    from pgflowd.core.undo import PREFIX
+    from pgflowd.db import flows, versions
     from pgflowd.db.connection import translated
     from pgflowd.db.query import execute
 
     with database(app) as conn:
         if flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
+        undo_flow = f"{PREFIX}{flow}"
         with translated(conn):
             gone = execute(conn, versions.prune_versions(flow))
+            if execute(conn, flows.flow_shape(undo_flow)) is not None:
+                gone += execute(conn, versions.prune_versions(undo_flow))
     text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
     app.print_result(text, flow=flow, deleted=gone)
 

@@ -33,7 +33,8 @@ Shape = dict[str, Any]
 
 def shape_of(flow: FlowSpec) -> Shape:
     """The shape of a flow without problems whose steps are in topological order."""
-    undoable = {undo.step: {"on": undo.options["on"]} for undo in flow.undos}
+    steps = {step.slug for step in flow.steps}  # undos of retired steps are for older versions
+    undoable = {u.step: {"on": u.options["on"]} for u in flow.undos if u.step in steps}
     of_runs = {o.json_name: flow.options.get(o.name, o.default) for o in OF_RUNS if undoable}
     schedules = schedules_json(flow.slug, flow.options)
     return {

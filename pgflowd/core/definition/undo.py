@@ -5,11 +5,15 @@ The undo flow of `orders` is `undo_orders`, an ordinary flow. For a step `charge
 `undo_charge`; for a map `ship` it has `list_ship`, which returns the indexes to undo, and
 `undo_ship`, a map over them. Each waits for the undo steps of its nearest undoable descendants, so
 the order is reversed, and independent branches are undone side by side.
+
+It is served in older versions, too: for those it keeps the undos of retired steps, and `list_` for
+steps that are maps no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pgflowd.core.definition.limit import Limit
@@ -32,6 +36,8 @@ from pgflowd.errors import Problem
 MAX_FLOW_CHARS = 42
 MAX_STEP_CHARS = 120
 
+_OLDER = 2**31 - 1  # any version that is not as the code has it: no number is that high
+
 # a step of ours must not be why a run is not undone, whatever the flow says
 _LIST_OPTIONS = {"max_attempts": 10, "on_crash_limit": "quarantine"}
 
@@ -46,11 +52,19 @@ def undo_flow_of(flow: FlowSpec) -> FlowSpec:
         if (undo := undos.get(step.slug))
         for each in _steps_of(step, undo, [f"{PREFIX}{slug}" for slug in after[step.slug]])
     }
+    older = {
+        each.slug: each
+        for undo in flow.undos
+        for each in (_list_step(undo, ()), _undo_step(undo, is_map=False, after=()))
+        if each.slug not in made
+    }
+    made = made or {slug: step for slug, step in older.items() if step.undoes}
     order = in_order({slug: step.deps for slug, step in made.items()})
     defaults = {option.name for option in NUMBERS}
     options = {name: value for name, value in flow.options.items() if name in defaults}
     steps = tuple(made[slug] for slug in order)
-    return FlowSpec(f"{PREFIX}{flow.slug}", flow.place, options, steps)
+    retired = tuple((_OLDER, step) for step in older.values())
+    return FlowSpec(f"{PREFIX}{flow.slug}", flow.place, options, steps, retired=retired)
 
 
 def nearest_undoable(
@@ -79,29 +93,35 @@ def nearest_undoable(
 
 def _steps_of(step: StepSpec, undo: UndoSpec, after: Sequence[str]) -> Iterator[StepSpec]:
     """The steps that undo this one, after those."""
-    assert undo.handler is not None
-    over: tuple[str, ...] = ()
-    options = {name: value for name, value in undo.options.items() if name != "on"}
     if step.is_map:
-        over = (f"{LIST_PREFIX}{step.slug}",)
-        yield StepSpec(
-            slug=f"{LIST_PREFIX}{step.slug}",
-            place=undo.place,
-            handler=_list_handler(step.slug),
-            parameters=(Parameter(RUN),),
-            after=tuple(after),
-            options=_LIST_OPTIONS,
-        )
-    yield StepSpec(
-        slug=f"{PREFIX}{step.slug}",
+        yield _list_step(undo, after)
+    yield _undo_step(undo, is_map=step.is_map, after=() if step.is_map else after)
+
+
+def _list_step(undo: UndoSpec, after: Sequence[str]) -> StepSpec:
+    return StepSpec(
+        slug=f"{LIST_PREFIX}{undo.step}",
+        place=undo.place,
+        handler=_list_handler(undo.step),
+        parameters=(Parameter(RUN),),
+        after=tuple(after),
+        options=_LIST_OPTIONS,
+    )
+
+
+def _undo_step(undo: UndoSpec, *, is_map: bool, after: Sequence[str]) -> StepSpec:
+    assert undo.handler is not None
+    options = {name: value for name, value in undo.options.items() if name != "on"}
+    return StepSpec(
+        slug=f"{PREFIX}{undo.step}",
         place=undo.place,
         handler=undo.handler,
         parameters=undo.parameters,
-        is_map=step.is_map,
-        over=over,
-        after=() if step.is_map else tuple(after),
+        is_map=is_map,
+        over=(f"{LIST_PREFIX}{undo.step}",) if is_map else (),
+        after=tuple(after),
         options={**options, "settle": True, "on_crash_limit": "quarantine"},
-        undoes=step.slug,
+        undoes=undo.step,
     )
 
 
@@ -123,12 +143,13 @@ def undo_problems(flow: FlowSpec) -> Iterator[Problem]:
         text = f"flow slug {flow.slug} has {len(flow.slug)} characters"
         rule = f"at most {MAX_FLOW_CHARS} are allowed for a flow with undos"
         yield Problem("E208", f"{text}; {rule}", flow.place)
-    for step in flow.steps:
+    for step in (*flow.steps, *(step for _, step in flow.retired)):
         if step.slug.lower().startswith((PREFIX, LIST_PREFIX)):
             text = f"step slug {step.slug} is reserved in a flow with undos"
             rule = f"no step may begin with '{PREFIX}' or '{LIST_PREFIX}'"
             yield Problem("E227", f"{text}: {rule}", step.place, "rename the step")
-    steps = {step.slug: step for step in flow.steps}
+    steps = {step.slug: replace(step, is_map=True) for _, step in flow.retired}  # perhaps one
+    steps |= {step.slug: step for step in flow.steps}
     known: dict[str, UndoSpec] = {}
     for undo in flow.undos:
         first = known.setdefault(undo.step, undo)

@@ -15,6 +15,7 @@ from typing import Any
 
 from pgflowd.core.definition.shape import Shape
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RUN, FlowSpec, StepSpec
+from pgflowd.core.undo import PREFIX
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def unserved_steps(
         slug = step["slug"]
         deps, is_map = set(step.get("dependencies") or []), step.get("stepType") == "map"
         known = {ITEM, CTX} if is_map else {RUN, CTX, INPUT, *deps}
-        retire = f"write @….retired(since={version + 1}) over a handler for it"
+        retire = f"write {_decorator(step, version)} over a handler for it"
         handler = chosen.get(slug)
         if handler is None:
             found.append(UnservedStep(slug, "has no handler any more", retire))
@@ -99,6 +100,13 @@ def unserved_steps(
                 remedy = f"give it a default, such as {name}=None, or {retire}"
                 found.append(UnservedStep(slug, why, remedy))
     return found
+
+
+def _decorator(step: Mapping[str, Any], version: int) -> str:
+    """What keeps a handler for this step of an older version."""
+    if step.get("options", {}).get("settle"):
+        return f"@….undo('{step['slug'].removeprefix(PREFIX)}')"
+    return f"@….retired(since={version + 1})"
 
 
 def steps_of_version(flow: FlowSpec, shape: Shape, version: int) -> dict[str, StepSpec]:

@@ -1,5 +1,5 @@
 -- _has_undo(flow_slug): whether a step of this flow has an undo.
--- Called by: _mark_failed, _require_undo.   Locks: nothing.
+-- Called by: _mark_failed, prune_versions, _require_undo; workers, commands.   Locks: nothing.
 create or replace function pgflowd._has_undo(flow_slug text)
 returns boolean language plpgsql stable set search_path = '' as $$
 begin

@@ -20,13 +20,18 @@ begin
     return false;
   end if;
   plan := pgflowd._undo_plan(ours.run_id, ours.flow_slug, ours.undo_generation);
+  if undo_flow is null and plan <> '{}' then
+    raise exception 'no flow undoes flow %: it is not deployed, or not as the code has it', ours.flow_slug
+      using errcode = 'PF002',
+            hint = format('run `pgflowd flows deploy %s`', pgflowd._name_of(ours.flow_slug));
+  end if;
   select step.slug into missing from jsonb_object_keys(plan) as step (slug)
    where not exists (select from pgflow.steps as known
                       where known.flow_slug = undo_flow and known.step_slug = 'undo_' || step.slug);
   if found then
     raise exception 'flow % has no step undo_%: it is not deployed, or not as the code has it',
                     undo_flow, missing using errcode = 'PF002',
-      hint = format('run `pgflowd flows deploy %s`', ours.flow_slug);
+      hint = format('run `pgflowd flows deploy %s`', pgflowd._name_of(ours.flow_slug));
   end if;
   perform from pgflow.flows as flow where flow.flow_slug = undo_flow for share skip locked;
   if not found and plan <> '{}' then

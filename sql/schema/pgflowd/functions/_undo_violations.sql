@@ -45,14 +45,16 @@ begin
      limit max_rows;
   return query
     select 'I22', run.flow_slug, run.run_id, step.step_slug, null::int,
-           format('it cannot be undone: flow undo_%s has no step undo_%s', run.flow_slug, step.step_slug)
+           format('it cannot be undone: flow %s has no step undo_%s',
+                  coalesce(undo.flow_slug, 'undo_' || run.flow_slug), step.step_slug)
       from pgflowd.runs as run
+     cross join lateral (select pgflowd._undo_flow(run.flow_slug) as flow_slug) as undo
       join pgflowd.step_options as step on step.flow_slug = run.flow_slug and step.undo is not null
      where run.run_id = any (run_ids) and run.undo_state = 'wanted'
        and exists (select from pgflow.step_tasks as task
                     where task.run_id = run.run_id and task.step_slug = step.step_slug)
-       and not exists (select from pgflow.steps as undo
-                        where undo.flow_slug = pgflowd._undo_flow(run.flow_slug)
-                          and undo.step_slug = 'undo_' || step.step_slug)
+       and not exists (select from pgflow.steps as known
+                        where known.flow_slug = undo.flow_slug
+                          and known.step_slug = 'undo_' || step.step_slug)
      limit max_rows;
 end $$;
