@@ -21,8 +21,13 @@ from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, expires_at
 from pgflowd.db import operations, schedule_operations, starts
-from pgflowd.db.client_connections import AsyncConnection, ClientConnections
+from pgflowd.db.client_connections import (
+    AsyncConnection,
+    AsyncGiven,
+    ClientConnections,
+)
 from pgflowd.db.connection import connect_async
+from pgflowd.db.foreign_connections import Library, async_foreign, library_of
 from pgflowd.db.operations import Operation, PatientWait, run_async
 from pgflowd.errors import Unreachable
 
@@ -34,7 +39,11 @@ T = TypeVar("T")
 class AsyncClient(ClientConnections[AsyncConnection]):
     """For asyncio; the methods of `Client`, awaited."""
 
-    _foreign = psycopg.Connection
+    _other = psycopg.Connection
+    _libraries = frozenset({Library.SQLALCHEMY_ASYNC, Library.ASYNCPG})
+
+    def __init__(self, database: str | AsyncGiven = "") -> None:
+        super().__init__(database)
 
     async def start_flow(
         self,
@@ -43,7 +52,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         run_id: RunId | None = None,
         key: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
         **wishes: Unpack[Wishes],
     ) -> Run:
         """
@@ -60,7 +69,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         inputs: Sequence[Any],
         *,
         run_ids: Sequence[RunId] | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
         **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
@@ -92,18 +101,22 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         self._refuse_wait()
         return await self._wait(PatientWait(run_id_of(run_id), timeout))
 
-    async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
+    async def get_run(self, run_id: RunId, *, conn: AsyncGiven | None = None) -> Run:
         """Read a run. Raises NotFound."""
         return await self._perform(operations.get(run_id_of(run_id)), conn)
 
     async def get_run_with_states(
-        self, run_id: RunId, *, conn: AsyncConnection | None = None
+        self, run_id: RunId, *, conn: AsyncGiven | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     async def timeline(
-        self, run_id: RunId, *, after: datetime | None = None, conn: AsyncConnection | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: datetime | None = None,
+        conn: AsyncGiven | None = None,
     ) -> list[RunEvent]:
         """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
         return await self._perform(operations.timeline(run_id_of(run_id), after), conn)
@@ -115,7 +128,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         reason: str | None = None,
         actor: str | None = None,
         undo: bool = False,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """
         End a run and its running tasks; a second call changes nothing. Raises RunEnded.
@@ -131,7 +144,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         reason: str | None = None,
         again: bool = False,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """
         Undo what a run has done, once it has ended. Raises RunEnded, UndoStarted, WrongState.
@@ -147,7 +160,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
         return await self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
@@ -158,7 +171,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
         return await self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
@@ -169,7 +182,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> bool:
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
         return await self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
@@ -180,7 +193,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
         return await self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
@@ -194,7 +207,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         expires: datetime | Time | None = None,
         reason: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
         operation = operations.reschedule(
@@ -209,14 +222,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         reason: str | None = None,
         actor: str | None = None,
         even_if_cancelled: bool = False,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
         return await self._perform(operation, conn)
 
     async def delete(
-        self, run_id: RunId, *, actor: str | None = None, conn: AsyncConnection | None = None
+        self, run_id: RunId, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> int:
         """
         Delete a run that has ended, and those that it started; return how many. Raises WrongState.
@@ -231,7 +244,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         dedup: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> None:
         """
         Tell a run something; with `conn`, at its commit. Raises NotFound, RunEnded.
@@ -249,7 +262,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         note: str = "",
         dedup: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
@@ -263,14 +276,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         note: str = "",
         dedup: str | None = None,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
         await self._perform(operation, conn)
 
     async def schedules(
-        self, flow_slug: str | None = None, *, conn: AsyncConnection | None = None
+        self, flow_slug: str | None = None, *, conn: AsyncGiven | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
         operation = schedule_operations.listed(flow_slug)
@@ -283,32 +296,32 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         schedule: Schedule,
         *,
         actor: str | None = None,
-        conn: AsyncConnection | None = None,
+        conn: AsyncGiven | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
         operation = schedule_operations.add(name, flow_slug, schedule, actor)
         return await self._perform(operation, conn)
 
     async def remove_schedule(
-        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+        self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> None:
         """Delete a schedule; one of the code comes back with its next definition. NotFound."""
         await self._perform(schedule_operations.remove(name, actor), conn)
 
     async def pause_schedule(
-        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+        self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> bool:
         """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
         return await self._perform(schedule_operations.pause(name, actor), conn)
 
     async def resume_schedule(
-        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+        self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> bool:
         """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
         return await self._perform(schedule_operations.resume(name, actor), conn)
 
     async def fire_schedule(
-        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+        self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> Run:
         """Start a run of a schedule now, or return the one that has not ended. NotFound."""
         return await self._perform(schedule_operations.fire_for_run(name, actor), conn)
@@ -330,9 +343,12 @@ class AsyncClient(ClientConnections[AsyncConnection]):
             except Unreachable as error:
                 await asyncio.sleep(wait.pause_s(error))
 
-    async def _perform(self, operation: Operation[T], conn: AsyncConnection | None = None) -> T:
-        if given := self._given_or(conn):
-            return await run_async(given, operation)
+    async def _perform(self, operation: Operation[T], conn: AsyncGiven | None = None) -> T:
+        given = self._given_or(conn)
+        if given is not None:
+            library = library_of(given)
+            conn_of = await async_foreign(given, library) if library else given
+            return await run_async(conn_of, operation)
         own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
         with self._kept_after(own):
             return await run_async(own, operation)

@@ -7,6 +7,7 @@
 
 `async_client.AsyncClient` has the same methods, awaited. Both only perform the operations of
 `db.operations` and `db.starts`.
+`conn` is a connection of psycopg, SQLAlchemy or Django, or a session (`db.foreign_connections`).
 A client with a URL keeps a few connections for the next call, and several threads may use it. A
 connection that was passed in stays the caller's: it is never committed, rolled back or closed, and
 no run can be waited for on it, since nothing happens before its commit.
@@ -30,8 +31,19 @@ from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, expires_at
 from pgflowd.db import operations, schedule_operations, starts
-from pgflowd.db.client_connections import ClientConnections, Connection
+from pgflowd.db.client_connections import (
+    ClientConnections,
+    Connection,
+    Given,
+    refuse_wait,
+)
 from pgflowd.db.connection import connect
+from pgflowd.db.foreign_connections import (
+    Library,
+    django_connection,
+    library_of,
+    sync_foreign,
+)
 from pgflowd.db.operations import Operation, PatientWait, run_sync
 from pgflowd.errors import Unreachable
 
@@ -46,7 +58,15 @@ NAME = "pgflowd client"  # in pg_stat_activity
 class Client(ClientConnections[Connection]):
     """For plain code and threads."""
 
-    _foreign = psycopg.AsyncConnection
+    _other = psycopg.AsyncConnection
+    _libraries = frozenset({Library.SQLALCHEMY, Library.DJANGO})
+
+    def __init__(self, database: str | Given = "", *, using: str | None = None) -> None:
+        """`using`: in each thread its connection of Django with this name."""
+        if using is not None and database != "":
+            raise TypeError("Client takes a database, or using=, not both")
+        super().__init__(database)
+        self._using = using
 
     def start_flow(
         self,
@@ -55,7 +75,7 @@ class Client(ClientConnections[Connection]):
         *,
         run_id: RunId | None = None,
         key: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
         **wishes: Unpack[Wishes],
     ) -> Run:
         """
@@ -71,7 +91,7 @@ class Client(ClientConnections[Connection]):
         inputs: Sequence[Any],
         *,
         run_ids: Sequence[RunId] | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
         **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
@@ -103,18 +123,16 @@ class Client(ClientConnections[Connection]):
         self._refuse_wait()
         return self._wait(PatientWait(run_id_of(run_id), timeout))
 
-    def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
+    def get_run(self, run_id: RunId, *, conn: Given | None = None) -> Run:
         """Read a run. Raises NotFound."""
         return self._perform(operations.get(run_id_of(run_id)), conn)
 
-    def get_run_with_states(
-        self, run_id: RunId, *, conn: Connection | None = None
-    ) -> RunWithStates:
+    def get_run_with_states(self, run_id: RunId, *, conn: Given | None = None) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     def timeline(
-        self, run_id: RunId, *, after: datetime | None = None, conn: Connection | None = None
+        self, run_id: RunId, *, after: datetime | None = None, conn: Given | None = None
     ) -> list[RunEvent]:
         """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
         return self._perform(operations.timeline(run_id_of(run_id), after), conn)
@@ -126,7 +144,7 @@ class Client(ClientConnections[Connection]):
         reason: str | None = None,
         actor: str | None = None,
         undo: bool = False,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """
         End a run and its running tasks; a second call changes nothing. Raises RunEnded.
@@ -142,7 +160,7 @@ class Client(ClientConnections[Connection]):
         reason: str | None = None,
         again: bool = False,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """
         Undo what a run has done, once it has ended. Raises RunEnded, UndoStarted, WrongState.
@@ -158,7 +176,7 @@ class Client(ClientConnections[Connection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
         return self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
@@ -169,7 +187,7 @@ class Client(ClientConnections[Connection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
         return self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
@@ -180,7 +198,7 @@ class Client(ClientConnections[Connection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> bool:
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
         return self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
@@ -191,7 +209,7 @@ class Client(ClientConnections[Connection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
         return self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
@@ -205,7 +223,7 @@ class Client(ClientConnections[Connection]):
         expires: datetime | Time | None = None,
         reason: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
         operation = operations.reschedule(
@@ -220,15 +238,13 @@ class Client(ClientConnections[Connection]):
         reason: str | None = None,
         actor: str | None = None,
         even_if_cancelled: bool = False,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
         return self._perform(operation, conn)
 
-    def delete(
-        self, run_id: RunId, *, actor: str | None = None, conn: Connection | None = None
-    ) -> int:
+    def delete(self, run_id: RunId, *, actor: str | None = None, conn: Given | None = None) -> int:
         """
         Delete a run that has ended, and those that it started; return how many. Raises WrongState.
         """
@@ -242,7 +258,7 @@ class Client(ClientConnections[Connection]):
         *,
         dedup: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> None:
         """
         Tell a run something; with `conn`, at its commit. Raises NotFound, RunEnded.
@@ -260,7 +276,7 @@ class Client(ClientConnections[Connection]):
         note: str = "",
         dedup: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
@@ -274,14 +290,14 @@ class Client(ClientConnections[Connection]):
         note: str = "",
         dedup: str | None = None,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
         self._perform(operation, conn)
 
     def schedules(
-        self, flow_slug: str | None = None, *, conn: Connection | None = None
+        self, flow_slug: str | None = None, *, conn: Given | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
         operation = schedule_operations.listed(flow_slug)
@@ -294,32 +310,32 @@ class Client(ClientConnections[Connection]):
         schedule: Schedule,
         *,
         actor: str | None = None,
-        conn: Connection | None = None,
+        conn: Given | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
         operation = schedule_operations.add(name, flow_slug, schedule, actor)
         return self._perform(operation, conn)
 
     def remove_schedule(
-        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+        self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> None:
         """Delete a schedule; one of the code comes back with its next definition. NotFound."""
         self._perform(schedule_operations.remove(name, actor), conn)
 
     def pause_schedule(
-        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+        self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> bool:
         """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
         return self._perform(schedule_operations.pause(name, actor), conn)
 
     def resume_schedule(
-        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+        self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> bool:
         """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
         return self._perform(schedule_operations.resume(name, actor), conn)
 
     def fire_schedule(
-        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+        self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> Run:
         """Start a run of a schedule now, or return the one that has not ended. NotFound."""
         return self._perform(schedule_operations.fire_for_run(name, actor), conn)
@@ -334,6 +350,11 @@ class Client(ClientConnections[Connection]):
     def __exit__(self, *error: object) -> None:
         self._close()
 
+    def _refuse_wait(self) -> None:
+        if self._using is not None:
+            refuse_wait()
+        super()._refuse_wait()
+
     def _wait(self, wait: PatientWait) -> Run:
         while True:
             try:
@@ -341,9 +362,13 @@ class Client(ClientConnections[Connection]):
             except Unreachable as error:
                 time.sleep(wait.pause_s(error))
 
-    def _perform(self, operation: Operation[T], conn: Connection | None = None) -> T:
-        if given := self._given_or(conn):
-            return run_sync(given, operation)
+    def _perform(self, operation: Operation[T], conn: Given | None = None) -> T:
+        given = self._given_or(conn)
+        if given is None and self._using is not None:
+            given = django_connection(self._using)
+        if given is not None:
+            library = library_of(given)
+            return run_sync(sync_foreign(given, library) if library else given, operation)
         own = self._connections.take() or connect(self._own_url(), name=NAME)
         with self._kept_after(own):
             return run_sync(own, operation)

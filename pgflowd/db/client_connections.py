@@ -8,17 +8,20 @@ import os
 import selectors
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import psycopg
 
 from pgflowd.core import context
 from pgflowd.core.text import with_article
+from pgflowd.db.foreign_connections import AsyncForeign, Library, SyncForeign, library_of
 from pgflowd.errors import RunError
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
+Given: TypeAlias = Connection | SyncForeign  # of applications
+AsyncGiven: TypeAlias = AsyncConnection | AsyncForeign
 
 MAX_IDLE = 4  # connections of a client that are kept
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
@@ -64,12 +67,13 @@ class IdleConnections(Generic[AnyConnection]):
 class ClientConnections(Generic[AnyConnection]):
     """What both clients share: a URL or a connection of the caller, and connections to keep."""
 
-    _foreign: type[Any]  # the connections of the other client
+    _other: type[Any]  # the connections of the other client
+    _libraries: frozenset[Library]  # whose connections this client takes beside psycopg's
 
-    def __init__(self, database: str | AnyConnection = "") -> None:
-        self._refuse_foreign(database)
+    def __init__(self, database: Any) -> None:
+        self._refuse_unknown(database)
         self._url = database if isinstance(database, str) else ""
-        self._given: AnyConnection | None = None if isinstance(database, str) else database
+        self._given: Any = None if isinstance(database, str) else database
         self._connections: IdleConnections[AnyConnection] = IdleConnections()
 
     def _own_url(self) -> str:
@@ -77,10 +81,11 @@ class ClientConnections(Generic[AnyConnection]):
         ask = context.database_of_task
         return self._url if self._url or ask is None else ask()
 
-    def _given_or(self, conn: AnyConnection | None) -> AnyConnection | None:
+    def _given_or(self, conn: Any) -> Any:
         """The connection of the caller, if there is one."""
-        if given := conn or self._given:
-            self._refuse_foreign(given)
+        given = conn if conn is not None else self._given
+        if given is not None:
+            self._refuse_unknown(given)
         return given
 
     @contextmanager
@@ -105,20 +110,30 @@ class ClientConnections(Generic[AnyConnection]):
         while own := self._connections.take():
             own.pgconn.finish()
 
-    def _refuse_foreign(self, database: object) -> None:
+    def _refuse_unknown(self, database: object) -> None:
         """Raise TypeError for None, a connection of the other client, or another object."""
         name = type(self).__name__
         if database is None:
             raise TypeError(f"{name}(None): write {name}() for the libpq environment")
-        if isinstance(database, self._foreign):
-            raise TypeError(f"{name} cannot use {self._foreign.__name__}; use the other client")
-        if not isinstance(database, str) and not hasattr(database, "pgconn"):
+        library = library_of(database)
+        if isinstance(database, self._other) or (library and library not in self._libraries):
+            kind = type(database).__name__
+            raise TypeError(f"{name} cannot use {kind}; use the other client")
+        if library is None and not isinstance(database, str) and not hasattr(database, "pgconn"):
             kind = with_article(type(database).__name__)
-            raise TypeError(f"{name} takes a URL or a psycopg connection, not {kind} around one")
+            raise TypeError(
+                f"{name} takes a URL, or a connection of psycopg, SQLAlchemy, asyncpg or Django,"
+                f" not {kind}"
+            )
 
     def _refuse_wait(self) -> None:
         if self._given is not None:
-            raise ValueError(
-                "a connection that was passed in cannot wait, since nothing happens before its"
-                " commit; wait with a client made of a URL"
-            )
+            refuse_wait()
+
+
+def refuse_wait() -> NoReturn:
+    """Raise, since nobody can wait on a connection that was passed in."""
+    raise ValueError(
+        "a connection that was passed in cannot wait, since nothing happens before its"
+        " commit; wait with a client made of a URL"
+    )

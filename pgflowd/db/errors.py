@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -83,20 +84,56 @@ _MAP_LENGTH = re.compile(r"the input of flow .* has \d+ elements, and a map may 
 _MAP_INPUT = re.compile(r"Flow .* has root map steps but input is ")
 
 
+class ServerError(NamedTuple):
+    """What a server says of an error, whichever library has received it."""
+
+    state: str | None  # SQLSTATE; None: the connection failed
+    message: str | None
+    hint: str | None = None
+    detail: str | None = None
+    context: str | None = None
+    schema: str | None = None
+    constraint: str | None = None
+
+
+def server_error_of(error: psycopg.Error) -> ServerError | None:
+    """What the server said; None if neither it nor the connection failed."""
+    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        return None
+    diag = error.diag
+    return ServerError(
+        error.sqlstate,
+        diag.message_primary or str(error).strip(),
+        diag.message_hint,
+        diag.message_detail,
+        diag.context,
+        diag.schema_name,
+        diag.constraint_name,
+    )
+
+
 def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | None:
     """Return the error of pgflowd for an error of the database, or None if there is none."""
-    state, text = error.sqlstate, _text(error)
+    found = server_error_of(error)
+    return None if found is None else translation_of(found, user)
+
+
+def translation_of(error: ServerError, user: str | None = None) -> PgflowdError | None:
+    """Return the error of pgflowd for what a server said, or None if there is none."""
+    state, text = error.state, one_line(redact(error.message or ""), 1000)
     if state is None:
-        return _unreachable(text) if isinstance(error, psycopg.OperationalError) else None
+        return _unreachable(text)
     if state in OURS:
         kind, code = OURS[state]
-        hint = error.diag.message_hint
+        hint = error.hint
         found = kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
-        if isinstance(found, KeyTaken) and error.diag.message_detail:
-            found.run_id = UUID(error.diag.message_detail)
+        if isinstance(found, KeyTaken) and error.detail:
+            found.run_id = UUID(error.detail)
         return found
     if state == "42501":
-        return _denied(error, user)
+        role = user or "the role"
+        remedy = missing_role.remedy(text, error.context or "", role)
+        return AccessDenied(f"{text}, as {role}", next=remedy)
     if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
         code = "E304" if _PGMQ.search(text) else "E302"
         return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
@@ -114,9 +151,8 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         return MapInput(text, code="E404", next=f"{remedy} (docs/handlers.md)")
     if state == "P0001" and _MAP_INPUT.match(text):
         return MapInput(text, next="start it with a JSON array, one element per task")
-    name = error.diag.constraint_name
-    if error.diag.schema_name in ("pgflow", "pgflowd") and name in CONSTRAINTS:
-        return CONSTRAINTS[name](error.diag.message_detail or text)
+    if error.schema in ("pgflow", "pgflowd") and error.constraint in CONSTRAINTS:
+        return CONSTRAINTS[error.constraint](error.detail or text)
     return None
 
 
@@ -163,14 +199,3 @@ def is_full(text: str) -> bool:
 
 def _unreachable(text: str) -> Unreachable:
     return Unreachable(f"the database cannot be reached: {text}", next="check that it runs")
-
-
-def _denied(error: psycopg.Error, user: str | None) -> AccessDenied:
-    role, text = user or "the role", _text(error)
-    return AccessDenied(
-        f"{text}, as {role}", next=missing_role.remedy(text, error.diag.context or "", role)
-    )
-
-
-def _text(error: psycopg.Error) -> str:
-    return one_line(redact(error.diag.message_primary or str(error).strip()), 1000)

@@ -43,7 +43,8 @@ def dead_letters(
 
 
 _TIMELINE = """
-select at, event, step_slug, task_index, token, actor, detail from pgflowd.run_timeline(%s, %s)
+select at, event, step_slug, task_index, token, actor, detail::text
+  from pgflowd.run_timeline(%s, %s)
 """
 _ACTIONS = """
 select action_id, at, actor, action, flow_slug, run_id, step_slug, task_index, reason, data

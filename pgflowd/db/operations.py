@@ -29,6 +29,10 @@ from pgflowd.core.wishes import Moment
 from pgflowd.db import flows, history, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.current_flow import CurrentFlow, remember, remembered
+from pgflowd.db.foreign_connections import (
+    AsyncForeignConnection,
+    SyncForeignConnection,
+)
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
 from pgflowd.db.signals import SignalReceipt
@@ -306,7 +310,7 @@ class PatientWait:
         return max(min(pause_s, self._until - time.monotonic()), 0.0)
 
 
-def run_sync(conn: Connection, operation: Operation[T]) -> T:
+def run_sync(conn: Connection | SyncForeignConnection, operation: Operation[T]) -> T:
     """Execute an operation on a plain connection."""
     try:
         step = next(operation)
@@ -322,7 +326,9 @@ def run_sync(conn: Connection, operation: Operation[T]) -> T:
         return value
 
 
-def _execute(conn: Connection, step: Step) -> Any:
+def _execute(conn: Connection | SyncForeignConnection, step: Step) -> Any:
+    if isinstance(conn, SyncForeignConnection):
+        return conn.perform(step)
     if isinstance(step, Query):
         return execute(conn, step)
     if isinstance(step, Hears):
@@ -341,7 +347,7 @@ def _execute(conn: Connection, step: Step) -> Any:
     return time.monotonic()
 
 
-async def run_async(conn: AsyncConnection, operation: Operation[T]) -> T:
+async def run_async(conn: AsyncConnection | AsyncForeignConnection, operation: Operation[T]) -> T:
     """Execute an operation on an asyncio connection."""
     try:
         step = next(operation)
@@ -357,7 +363,9 @@ async def run_async(conn: AsyncConnection, operation: Operation[T]) -> T:
         return value
 
 
-async def _execute_async(conn: AsyncConnection, step: Step) -> Any:
+async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: Step) -> Any:
+    if isinstance(conn, AsyncForeignConnection):
+        return await conn.perform(step)
     if isinstance(step, Query):
         return await execute_async(conn, step)
     if isinstance(step, Hears):

@@ -111,11 +111,11 @@ def get_with_states(run_id: UUID) -> Query[tuple[RunWithStates | None, bool]]:
 
 def get_planned(run_id: UUID) -> Query[Run | None]:
     """Read a run that may not have begun yet, or never did; None for an unknown one."""
-    return Query("select pgflowd.get_run(%s) -> 'run'", (run_id,), _run_or_none)
+    return Query("select (pgflowd.get_run(%s) -> 'run')::text", (run_id,), _run_or_none)
 
 
 def get_planned_with_states(run_id: UUID) -> Query[RunWithStates | None]:
-    return Query("select pgflowd.get_run(%s)", (run_id,), _states_or_none)
+    return Query("select pgflowd.get_run(%s)::text", (run_id,), _states_or_none)
 
 
 def get_status(run_id: UUID) -> Query[dict[str, Any]]:
@@ -253,7 +253,7 @@ select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
        has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS}, {_may_execute("get_run")},
        {_may_execute("follow")}
 """
-_START = "select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run'"
+_START = "select (pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run')::text"
 _START_FOLLOWED = """
 select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
        pgflowd.follow(%s)
@@ -262,7 +262,7 @@ CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
 _KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
 _MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
 _START_WISHED = f"""
-select pgflowd.get_run(started.run_id) -> 'run'
+select (pgflowd.get_run(started.run_id) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
    %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s, %s, %s,
@@ -270,22 +270,23 @@ select pgflowd.get_run(started.run_id) -> 'run'
  order by one.nr
 """
 _START_MANY = """
-select to_jsonb(run)
+select to_jsonb(run)::text
   from pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run
 """
 _START_EACH = """
-select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run'
+select (pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run')::text
   from (select {flow} as flow_slug, %s::jsonb[] as inputs,
                %s::uuid[] as run_ids) as given,
        unnest(given.inputs, given.run_ids) as one (input, run_id)
 """
-_GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"
+_GET = f"select (pgflow.get_run_with_states(%s) -> 'run')::text, {_MAY_READ_STATUS}"
 _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
-_GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
+_GET_WITH_STATES = f"select pgflow.get_run_with_states(%s)::text, {_MAY_READ_STATUS}"
 _GET_STATUS = """
 select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
-       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by, parent_run_id,
-       undo_of, undo_run_id, undo_wanted_at, undo_by, undo_reason, labels
+       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by::text[],
+       parent_run_id::text, undo_of::text, undo_run_id::text, undo_wanted_at, undo_by, undo_reason,
+       labels::text
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"

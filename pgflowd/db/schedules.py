@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import starmap
 from typing import NamedTuple
+from uuid import UUID
 
 from pgflowd.core.definition.schedule import Schedule, taken_problem
 from pgflowd.core.documents.schedules import Fired, ListedSchedule
@@ -72,8 +73,10 @@ def resume_schedule(name: str, actor: str | None) -> Query[str]:
 
 def fire_schedule(name: str, actor: str | None) -> Query[Fired]:
     """Start a run of a schedule now."""
-    query = "select run_id, status from pgflowd.fire_schedule(%s, coalesce(%s, session_user))"
-    return Query(query, (name, actor), lambda rows: Fired(*rows[0]))
+    query = """
+    select run_id::text, status from pgflowd.fire_schedule(%s, coalesce(%s, session_user))
+    """
+    return Query(query, (name, actor), lambda rows: Fired(UUID(rows[0][0]), rows[0][1]))
 
 
 def taken_names(flow_slug: str, names: Sequence[str]) -> Query[list[Problem]]:
@@ -131,17 +134,19 @@ def _read_schedules(rows: Rows) -> list[ListedSchedule]:
 
 
 def _read_schedule(
-    name: str, flow: str, cron: str, timezone: str, input: bytes, *others: object
+    name: str, flow: str, cron: str, timezone: str, input: str, *others: object
 ) -> ListedSchedule:
     overlap, catchup, origin, next_at, last_at, last_run_id, last_status, *rest = others
     status = RunStatus(str(last_status)) if last_status is not None else None
-    values = (overlap, catchup, origin, next_at, last_at, last_run_id, status, *rest)
+    run_id = UUID(str(last_run_id)) if last_run_id is not None else None
+    values = (overlap, catchup, origin, next_at, last_at, run_id, status, *rest)
     return ListedSchedule(name, flow, cron, timezone, decode(input), *values)  # type: ignore[arg-type]
 
 
 _LIST = """
-select name, flow_slug, cron, timezone, input, overlap, catchup, origin, next_at, last_at,
-       last_run_id, last_status, error, failed_at, paused_at, paused_by, changed_at, changed_by
+select name, flow_slug, cron, timezone, input::text, overlap, catchup, origin, next_at, last_at,
+       last_run_id::text, last_status, error, failed_at, paused_at, paused_by, changed_at,
+       changed_by
   from pgflowd.list_schedules(%s)
 """
 _TAKEN = """

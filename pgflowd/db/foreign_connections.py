@@ -1,0 +1,332 @@
+"""
+Executes operations on connections of other libraries, in the transactions of their applications.
+
+| object | library |
+|---|---|
+| `Session`, `Connection`, `scoped_session`, and those of `sqlalchemy.ext.asyncio` | SQLAlchemy 2 |
+| `Connection`, also one of a pool | asyncpg |
+| `connection`, `connections["default"]` | Django |
+
+A library is found by the modules of the object's classes, and is never imported here before its
+user has imported it. Nothing is committed or rolled back. Parameters go to the driver as
+parameters. JSON goes and comes as text, since applications may set codecs of their own for it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.db.current_flow import CurrentFlow, remember, remembered
+from pgflowd.db.errors import ServerError, server_error_of, translation_of
+from pgflowd.db.query import Query, Rows
+from pgflowd.db.runs import knows_versions
+
+_MARK = re.compile(r"%%|%s(::jsonb(?:\[\])?)?")
+_LONE_COLON = re.compile(r"(?<!:):(?=\w)")  # SQLAlchemy would take it for a parameter
+_IN_QUOTES = re.compile(r'["\\]')
+# drivers that do not know UUIDs, or take the text `null` in a list for NULL
+_NEED_TEXTS = ("psycopg2", "pg8000")
+
+
+class Library(Enum):
+    """Whose connection it is."""
+
+    SQLALCHEMY = "SQLAlchemy"
+    SQLALCHEMY_ASYNC = "SQLAlchemy's asyncio"
+    ASYNCPG = "asyncpg"
+    DJANGO = "Django"
+
+
+class SqlalchemySession(Protocol):
+    """A `Session` or `Connection` of SQLAlchemy."""
+
+    def execute(self, statement: Any, /) -> Any: ...
+    def scalar(self, statement: Any, /) -> Any: ...
+    def commit(self) -> None: ...
+
+
+class SqlalchemyAsyncSession(Protocol):
+    """An `AsyncSession` or `AsyncConnection` of SQLAlchemy."""
+
+    def execute(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def scalar(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """A `Connection` of asyncpg."""
+
+    def is_in_transaction(self) -> bool: ...
+    def get_server_pid(self) -> int: ...
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connection`."""
+
+    in_atomic_block: bool
+
+    def cursor(self) -> Any: ...
+
+
+SyncForeign: TypeAlias = SqlalchemySession | DjangoConnection
+AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection
+
+
+class SyncForeignConnection(ABC):
+    """A connection of another library for plain code."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> object:
+        """What is asked only once whether its database knows versions of flows."""
+
+    def perform(self, step: object) -> Any:
+        """Execute a step of an operation; those that wait come never here."""
+        if isinstance(step, CurrentFlow):
+            found = remembered(self.identity)
+            return found or remember(self.identity, self.perform(knows_versions()))
+        assert isinstance(step, Query), step
+        with _translated():
+            return step.read(self._rows(step))
+
+    @abstractmethod
+    def _rows(self, query: Query[Any]) -> Rows: ...
+
+
+class AsyncForeignConnection(ABC):
+    """A connection of another library for asyncio."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> object:
+        """As above."""
+
+    async def perform(self, step: object) -> Any:
+        """As above."""
+        if isinstance(step, CurrentFlow):
+            found = remembered(self.identity)
+            return found or remember(self.identity, await self.perform(knows_versions()))
+        assert isinstance(step, Query), step
+        with _translated():
+            return step.read(await self._rows(step))
+
+    @abstractmethod
+    async def _rows(self, query: Query[Any]) -> Rows: ...
+
+
+def library_of(database: object) -> Library | None:
+    """Whose connection an object is; None if it is none that is known."""
+    for kind in type(database).__mro__:
+        module, name = kind.__module__, kind.__name__
+        if module.startswith("sqlalchemy.ext.asyncio"):
+            is_one = name in ("AsyncSession", "AsyncConnection", "async_scoped_session")
+            return Library.SQLALCHEMY_ASYNC if is_one else None
+        if module.startswith(("sqlalchemy.orm", "sqlalchemy.engine")):
+            is_one = name in ("Session", "scoped_session", "Connection")
+            if is_one:
+                return Library.SQLALCHEMY
+        if (module, name) in _OF_ASYNCPG:
+            return Library.ASYNCPG
+        if (module, name) in _OF_DJANGO:
+            return Library.DJANGO
+    return None
+
+
+_OF_ASYNCPG = {("asyncpg.connection", "Connection"), ("asyncpg.pool", "PoolConnectionProxy")}
+_OF_DJANGO = {
+    ("django.db.backends.base.base", "BaseDatabaseWrapper"),
+    ("django.utils.connection", "ConnectionProxy"),
+}
+
+
+def sync_foreign(database: Any, library: Library) -> SyncForeignConnection:
+    """The adapter of a connection for plain code."""
+    if library is Library.DJANGO:
+        return _Django(database)
+    of_session = database.connection
+    connection = of_session() if callable(of_session) else database
+    _refuse_other_server(connection.dialect.name)
+    return _Sqlalchemy(connection)
+
+
+async def async_foreign(database: Any, library: Library) -> AsyncForeignConnection:
+    """The adapter of a connection for asyncio."""
+    if library is Library.ASYNCPG:
+        return _Asyncpg(database)
+    connection = database
+    if not hasattr(database, "sync_connection"):  # a session
+        connection = await database.connection()
+    _refuse_other_server(connection.dialect.name)
+    return _SqlalchemyAsync(connection)
+
+
+def django_connection(using: str) -> DjangoConnection:
+    """This thread's connection of Django with a name of its settings."""
+    from django.db import connections  # type: ignore[import-untyped,unused-ignore]
+
+    found: DjangoConnection = connections[using]
+    return found
+
+
+class _Sqlalchemy(SyncForeignConnection):
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @property
+    def identity(self) -> object:
+        return self._connection.engine
+
+    def _rows(self, query: Query[Any]) -> Rows:
+        text, values = _named(query, self._connection.dialect.driver)
+        return [tuple(row) for row in self._connection.execute(text, values)]
+
+
+class _SqlalchemyAsync(AsyncForeignConnection):
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @property
+    def identity(self) -> object:
+        return self._connection.engine.sync_engine
+
+    async def _rows(self, query: Query[Any]) -> Rows:
+        text, values = _named(query, self._connection.dialect.driver)
+        return [tuple(row) for row in await self._connection.execute(text, values)]
+
+
+class _Asyncpg(AsyncForeignConnection):
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @property
+    def identity(self) -> object:
+        return getattr(self._connection, "_con", self._connection)  # of a pool: what it stands for
+
+    async def _rows(self, query: Query[Any]) -> Rows:
+        sql = with_marks(query.sql, lambda nr: f"${nr + 1}")
+        return [tuple(row) for row in await self._connection.fetch(sql, *query.params)]
+
+
+class _Django(SyncForeignConnection):
+    def __init__(self, connection: Any) -> None:
+        _refuse_other_server(connection.vendor)
+        self._connection = connection
+
+    @property
+    def identity(self) -> object:
+        return self._connection.ops.connection  # of `django.db.connection`: what it stands for
+
+    def _rows(self, query: Query[Any]) -> Rows:
+        sql = with_marks(query.sql.replace("%%", "%%%%"), lambda nr: "%s")
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, _as_texts(query.params))
+            return [tuple(row) for row in cursor.fetchall()]
+
+
+def with_marks(sql: str, mark: Callable[[int], str]) -> str:
+    """The SQL with a driver's marks of parameters, counted from 0; JSON is sent as text."""
+    count = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[0] == "%%":
+            return "%"
+        count += 1
+        cast = found[1]
+        as_text = "" if not cast else "::text[]" if cast.endswith("[]") else "::text"
+        return mark(count - 1) + as_text + (cast or "")
+
+    return _MARK.sub(replaced, sql)
+
+
+def _named(query: Query[Any], driver: str) -> tuple[Any, dict[str, Any]]:
+    """A statement of SQLAlchemy with named parameters, and their values."""
+    from sqlalchemy import text
+
+    plain = _LONE_COLON.sub(r"\:", query.sql)
+    params = _as_texts(query.params) if driver in _NEED_TEXTS else query.params
+    values = {f"pgflowd_{nr}": value for nr, value in enumerate(params)}
+    # in parentheses, as it takes `:name::type` for no parameter
+    return text(with_marks(plain, lambda nr: f"(:pgflowd_{nr})")), values
+
+
+def _as_texts(params: Sequence[Any]) -> list[Any]:
+    """Parameters with texts in place of UUIDs and arrays, which PostgreSQL reads alike."""
+    return [
+        _array_text(value)
+        if isinstance(value, list)
+        else str(value)
+        if isinstance(value, UUID)
+        else value
+        for value in params
+    ]
+
+
+def _array_text(values: Sequence[Any]) -> str:
+    """An array as PostgreSQL writes it."""
+    quoted = (
+        "NULL" if each is None else '"' + _IN_QUOTES.sub(r"\\\g<0>", str(each)) + '"'
+        for each in values
+    )
+    return "{" + ",".join(quoted) + "}"
+
+
+def _refuse_other_server(name: str) -> None:
+    if name != "postgresql":
+        raise TypeError(f"the connection is to {name}; runs are in PostgreSQL, so pass one to that")
+
+
+# errors
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise errors of the database as errors of pgflowd, where there is a translation."""
+    try:
+        yield
+    except Exception as error:
+        found = next(filter(None, map(_server_error, _causes(error))), None)
+        translation = found and translation_of(found)
+        if translation is None:
+            raise
+        raise translation from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, the driver's own in it, and what caused them."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        pending += [getattr(one, "orig", None), one.__cause__]
+
+
+def _server_error(error: BaseException) -> ServerError | None:
+    """What a driver tells of an error of the server; None if it is none, or not the driver's."""
+    if isinstance(error, psycopg.Error):
+        return server_error_of(error)
+    diag = getattr(error, "diag", None)
+    if diag is not None and getattr(error, "pgcode", None):  # psycopg2
+        return ServerError(error.pgcode, diag.message_primary or str(error), diag.message_hint,  # type: ignore[attr-defined]
+                           diag.message_detail, diag.context, diag.schema_name,
+                           diag.constraint_name)  # fmt: skip
+    if isinstance(getattr(error, "sqlstate", None), str) and hasattr(error, "constraint_name"):
+        names = ("sqlstate", "message", "hint", "detail", "context", "schema_name",
+                 "constraint_name")  # fmt: skip
+        return ServerError(*(getattr(error, name, None) for name in names))  # asyncpg
+    fields = error.args[0] if error.args else None
+    if isinstance(fields, dict) and "C" in fields and "M" in fields:  # pg8000
+        return ServerError(*map(fields.get, "CMHDWsn"))
+    return None
