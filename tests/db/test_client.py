@@ -604,7 +604,7 @@ def test_each_wrong_argument_has_its_own_error(client, conn):
         Client(None)
     with pytest.raises(TypeError, match="AsyncClient cannot use Connection"):
         AsyncClient(conn)
-    with pytest.raises(TypeError, match="psycopg connection, not a SimpleNamespace around one"):
+    with pytest.raises(TypeError, match="asyncpg or Django, not a SimpleNamespace"):
         client.start_flow("greet", 1, conn=SimpleNamespace(connection=conn))
 
 

@@ -78,14 +78,16 @@ def sql(from_: int | None = None) -> str:
     """
     Return the SQL for another migration tool: everything, or the part after a version.
 
-    It is plain SQL for a database with pgflowd's own core, for one transaction.
+    It is plain SQL for a database with pgflowd's own core, for one transaction, whose settings are
+    as before at its end.
     """
     if from_ is not None:
         _check_target(from_, lowest=0)
     start = from_ or None
     plan = MigrationPlan(OWN, start, newest_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
-    files = [session_script(), guard, *plan.files]
+    keep, restore = read("install/keep_settings.sql"), read("install/restore_settings.sql")
+    files = [keep, session_script(), guard, *plan.files, restore]
     head = "-- Run this in one transaction: psql -1 -v ON_ERROR_STOP=1 -f THIS_FILE\n"
     return head + "".join(f"\n-- {file.path}\n{file.text.rstrip()}\n" for file in files)
 
