@@ -31,6 +31,7 @@ PLACE = "database"  # of problems
 
 _DEFINE = "select pgflowd.define(%s, %s::jsonb, %s, session_user, %s)"
 _SHAPE = "select pgflowd.flow_shape(%s)"
+_NAME_OF = "select pgflowd._name_of(%s)"
 _HAS_OPEN_WORK = "select pgflowd._has_open_work(%s)"
 _ACTIVE_RUNS = "select pgflowd.active_runs(%s)"
 _RUNS_TO_UNDO = """
@@ -74,6 +75,8 @@ def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) 
             found = find_version(conn, slug, shape)
         if found is not None:
             may_write = mode != "verify"
+            if mode == "recreate" and found != execute(conn, current_flow(slug)):
+                execute(conn, deploy_version(slug, shape, None, take_code=take_code))
             return _follow(conn, code, found, may_write=may_write, take_code=take_code)
         known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(slug)),))
         if known is not None and mode == "version":
@@ -110,13 +113,17 @@ def refusal(conn: Connection, code: Code, mode: str) -> Problem | None:
 def find_version(conn: Connection, name: str, shape: Shape) -> str | None:
     """The flow of the database that has this shape; None if there is none, or no flow at all.
 
-    Of several versions it is the current one, else the newest.
+    Of several versions it is the current one, else the newest. Raises E306 for the slug of a
+    version of another flow.
     """
     versions = execute(conn, versions_of(name, shape))
     if versions:
         same = sorted((v for v in versions if v.has_shape), key=lambda v: (v.is_current, v.number))
         return same[-1].flow_slug if same else None
     known = fetch_value(conn, _SHAPE, (name,))
+    if known is not None and (owner := fetch_value(conn, _NAME_OF, (name,))) != name:
+        remedy = "give the flow of the code another slug"
+        raise DatabaseError(f"{name} is a version of flow {owner}", code="E306", next=remedy)
     return None if known is None or changes_between(known, shape) else name
 
 

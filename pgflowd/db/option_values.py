@@ -36,7 +36,8 @@ select one.step_slug, one.option, one.code::text, one.deployed::text, one.databa
  cross join lateral pgflowd.compare_options(given.flow_slug, given.shape) as one
   left join lateral (
     select known.actor, known.at from pgflowd.actions as known
-     where one.is_tuned and known.flow_slug = given.flow_slug and known.run_id is null
+     where one.is_tuned and known.run_id is null
+       and known.flow_slug in (given.flow_slug, pgflowd._name_of(given.flow_slug))
        and known.action = 'set_option' and coalesce(known.step_slug, '') = one.step_slug
        and known.data ->> 'option' = one.option
      order by known.action_id desc limit 1) as action on true

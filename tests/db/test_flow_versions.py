@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import psycopg
 import pytest
 from support.rows_read import rows_read
 
-from pgflowd import Flow
+from pgflowd import Flow, Limit
 from pgflowd.core.definition.versions import Code, facts_of
 from pgflowd.db import flows
 from pgflowd.db.definitions import define, unserved_versions, version_to_serve
+from pgflowd.db.option_values import set_option
+from pgflowd.db.query import execute
 from pgflowd.errors import DatabaseError
+from pgflowd.testing.until import until
 
 
-def shape(*steps: str) -> dict:
+def shape(*steps: str, **options: object) -> dict:
     made = Flow("orders")
     for step in steps:
         slug, _, deps = step.partition(":")
-        made.step(slug=slug, after=deps.split(",") if deps else ())(lambda: 1)
+        made.step(slug=slug, after=deps.split(",") if deps else (), **options)(lambda: 1)
     return made.shape()
 
 
@@ -324,3 +328,94 @@ def test_a_hundred_versions_cost_a_start_what_one_costs(conn, orders):
     assert two - one <= 12
     assert rows(start) <= two + 4
     assert len(conn.execute("select from pgflowd.list_flows()").fetchall()) == 1
+
+
+def test_versions_share_the_limits_of_their_steps(conn, orders):
+    two = Limit(2)
+    orders(shape("a", limit=two))
+    orders(shape("a", "b:a", limit=two))
+    names = "select step_slug, limit_name from pgflowd.step_options order by 1, flow_slug"
+
+    assert conn.execute(names).fetchall() == [
+        ("a", "orders/a"), ("a", "orders/a"), ("b", "orders/b"),
+    ]  # fmt: skip
+    assert flows.compare(conn, "orders", shape("a", "b:a", limit=two)).options == []
+
+
+def test_who_has_tuned_all_versions_is_told_of_each(conn, orders):
+    orders(FIRST)
+    orders(SECOND)
+    with conn.transaction():
+        execute(conn, set_option("orders", "a", "timeout", 7))
+
+    for each in (FIRST, SECOND):
+        (tuned,) = flows.compare(conn, "orders", each).values
+        assert (tuned.tuned_by, tuned.database) == ("postgres", 7)
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ("pause_flow('orders')", "select count(*) = 2 from pgflowd.paused_flows"),
+        ("set_option('orders', 'a', 'timeout', '7')",
+         "select count(*) = 2 from pgflow.steps where opt_timeout = 7"),
+        ("delete_flow('orders')", "select count(*) = 0 from pgflow.flows"),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_a_name_during_a_deployment_counts_for_the_new_version(
+    conn, orders, database, asked, left
+):
+    orders(FIRST)
+    first, second = database.connect(autocommit=False), database.connect()
+    first.execute("select pgflowd.deploy_version('orders', %s::jsonb)", (json.dumps(SECOND),))
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(second.execute, f"select pgflowd.{asked}")
+        until(lambda: conn.execute(waiting).fetchone() == (1,))
+        first.commit()
+        asking.result()
+
+    assert conn.execute(left).fetchone() == (True,)
+
+
+def test_the_slug_of_a_version_is_no_other_flow(conn, orders):
+    for each in (FIRST, SECOND):
+        orders(each)
+    other = Flow("orders_2")
+    other.step(slug="a")(lambda: 1)
+
+    for mode in ("create", "recreate", "version", "verify"):
+        with pytest.raises(DatabaseError, match="E306 orders_2 is a version of flow orders"):
+            define(conn, code(other), mode)
+    with pytest.raises(psycopg.Error, match="orders_2 is a version of flow orders"):
+        conn.execute("select pgflowd.deploy_version('orders_2', %s)", (json.dumps(FIRST),))
+
+
+def test_to_recreate_a_flow_is_to_have_one_version_or_to_go_back_to_one(conn, orders):
+    for each in (FIRST, SECOND):
+        orders(each)
+    run = conn.execute("select (pgflow.start_flow('orders', '1')).run_id").fetchone()[0]
+
+    def served() -> str:
+        return conn.execute("select pgflowd.current_flow('orders')").fetchone()[0]
+
+    define(conn, Code("orders", FIRST), "recreate")
+    assert served() == "orders"
+    assert conn.execute("select run_id from pgflow.runs").fetchall() == [(run,)]
+    define(conn, Code("orders", THIRD), "recreate")
+    assert (served(), versions(conn)) == ("orders", [])
+    assert conn.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+
+
+def test_a_version_whose_undos_would_have_too_long_a_slug_is_refused(conn):
+    name = "o" * 42
+
+    def flow(slug: str) -> dict:
+        made = Flow(name)
+        made.step(slug=slug)(lambda: 1)
+        made.undo(slug)(lambda: 1)
+        return made.shape()
+
+    flows.deploy(conn, name, flow("a"))
+    with pytest.raises(psycopg.Error, match="more than 42 characters"):
+        flows.deploy(conn, name, flow("b"), may_change=True)

@@ -170,7 +170,7 @@ def follow_changes(
 
 def _is_changed(connection: psycopg.Connection[Any], flow: DiscoveredFlow) -> bool:
     found = compare(connection, flow.slug, flow.shape or {})
-    return found.exists and bool(found.shape)
+    return found.exists and found.is_new_version
 
 
 class Changes:

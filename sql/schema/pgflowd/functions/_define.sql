@@ -11,7 +11,7 @@ declare
   kept pgflowd.schedules[];
   named constant text := pgflowd._name_of(_define.flow_slug);
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(_define.flow_slug collate "C")));
+  perform pgflowd._lock_definition(_define.flow_slug);
   kept := array(select schedule from pgflowd.schedules as schedule
                  where schedule.flow_slug = _define.flow_slug and _define.may_lose_data);
   answer := pgflow.ensure_flow_compiled(_define.flow_slug, _define.shape, _define.may_lose_data);

@@ -5,6 +5,7 @@ create or replace function pgflowd.delete_flow(
   flow_slug text, reason text default null, actor text default null)
 returns void language plpgsql set search_path = '' as $$
 begin
+  perform pgflowd._lock_definition(delete_flow.flow_slug);
   perform pgflowd._require_flow(delete_flow.flow_slug);
   if exists (select from pgflowd.versions as known
               where known.flow_slug = delete_flow.flow_slug and known.is_current

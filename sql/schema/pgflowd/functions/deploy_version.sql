@@ -12,8 +12,13 @@ declare
   before pgflowd.versions;
   number int;
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(deploy_version.name collate "C")));
+  perform pgflowd._lock_definition(deploy_version.name);
   perform pgflowd._require_flow(pgflowd.current_flow(deploy_version.name));
+  if pgflowd._name_of(deploy_version.name) <> deploy_version.name then
+    raise exception 'flow % is a version of flow %', deploy_version.name,
+                    pgflowd._name_of(deploy_version.name)
+      using errcode = '22023', hint = 'give the flow of the code another slug';
+  end if;
   insert into pgflowd.versions (name, version, flow_slug, fingerprint, deployed_at, is_current)
   select deploy_version.name, 1, flow.flow_slug,
          pgflowd._shape_fingerprint(pgflowd.flow_shape(flow.flow_slug)), flow.created_at, true
@@ -31,7 +36,10 @@ begin
   deploy_version.is_new := not found;
   if deploy_version.is_new then
     select new.number, new.flow_slug into number, deploy_version.flow_slug
-      from pgflowd._next_version(deploy_version.name) as new;
+      from pgflowd._next_version(deploy_version.name, deploy_version.shape) as new;
+    insert into pgflowd.versions (name, version, flow_slug, fingerprint, deployed_by, code)
+    values (deploy_version.name, number, deploy_version.flow_slug, wanted,
+            coalesce(deploy_version.actor, session_user), deploy_version.code);
     perform pgflowd._define(deploy_version.flow_slug, deploy_version.shape - 'schedules');
     if not deploy_version.take_code then
       perform pgflowd._write_option(deploy_version.flow_slug, tuned.step_slug, tuned.option, tuned.database)
@@ -41,9 +49,6 @@ begin
     insert into pgflowd.paused_flows (flow_slug, paused_at, paused_by, pause_reason)
     select deploy_version.flow_slug, paused.paused_at, paused.paused_by, paused.pause_reason
       from pgflowd.paused_flows as paused where paused.flow_slug = before.flow_slug;
-    insert into pgflowd.versions (name, version, flow_slug, fingerprint, deployed_by, code)
-    values (deploy_version.name, number, deploy_version.flow_slug, wanted,
-            coalesce(deploy_version.actor, session_user), deploy_version.code);
   else
     perform pgflowd._define(deploy_version.flow_slug, deploy_version.shape,
                             take_code => deploy_version.take_code);

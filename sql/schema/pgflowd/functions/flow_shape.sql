@@ -38,7 +38,8 @@ returns jsonb language sql stable set search_path = '' as $$
                left join lateral (
                  select option.needs, option.crash_limit, option.on_crash_limit, option.undo,
                         option.limit_slots as slots, option.limit_path as path,
-                        nullif(option.limit_name, concat(flow.flow_slug, '/', step.step_slug)) as name
+                        nullif(option.limit_name, concat(pgflowd._name_of(flow.flow_slug), '/', step.step_slug))
+                          as name
                    from pgflowd.step_options as option
                   where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)
                  as asked on true

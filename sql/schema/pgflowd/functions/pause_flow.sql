@@ -8,6 +8,7 @@ create or replace function pgflowd.pause_flow(
   flow_slug text, reason text default null, actor text default null)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 begin
+  perform pgflowd._lock_definition(pause_flow.flow_slug);
   perform pgflowd._require_flow(pause_flow.flow_slug);
   perform pgflowd._require_own_core('flows that are paused');
   insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)

@@ -9,7 +9,7 @@ declare
   old record;
   gone text[] := '{}';
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(prune_versions.name collate "C")));
+  perform pgflowd._lock_definition(prune_versions.name);
   perform pgflowd._require_flow(prune_versions.name);
   for old in
     select known.flow_slug from pgflowd.versions as known

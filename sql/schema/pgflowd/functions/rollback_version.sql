@@ -6,7 +6,7 @@ returns text language plpgsql set search_path = '' as $$
 declare
   before pgflowd.versions;
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(rollback_version.name collate "C")));
+  perform pgflowd._lock_definition(rollback_version.name);
   perform pgflowd._require_flow(rollback_version.name);
   select known.* into before
     from pgflowd.versions as known

@@ -22,9 +22,10 @@ begin
                     coalesce(set_option.value::text, 'unset')
       using errcode = '22023', hint = 'docs/changing-flows.md lists the options and their values';
   end if;
+  perform pgflowd._lock_definition(set_option.flow_slug);
   perform pgflowd._require_flow(set_option.flow_slug);
   foreach one in array pgflowd.flows_of(set_option.flow_slug) loop
-    perform pg_advisory_xact_lock(1, hashtext(lower(one collate "C")));
+    perform pgflowd._lock_definition(one);
     shape := pgflowd.flow_shape(one);
     options := case when set_option.step_slug = '' then shape -> 'options'
       else (select step.value -> 'options' from jsonb_array_elements(shape -> 'steps') as step

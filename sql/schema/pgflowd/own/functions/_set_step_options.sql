@@ -5,6 +5,7 @@
 create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare
+  name_of_flow constant text := pgflowd._name_of(_set_step_options.flow_slug);  -- versions share limits
   step record;
 begin
   for step in
@@ -16,7 +17,7 @@ begin
                    (given.bound ->> 'slots')::int as limit_slots,
                    case when given.bound is not null
                         then coalesce(given.bound ->> 'name',
-                                      concat(_set_step_options.flow_slug, '/', given.slug)) end
+                                      concat(name_of_flow, '/', given.slug)) end
                      as limit_name,
                    case when given.bound ? 'path'
                         then array(select jsonb_array_elements_text(given.bound -> 'path')) end
