@@ -24,7 +24,8 @@ SLUGS = ["a", "b", "c", "d", "e"]
 
 def handler(parameters: list[str]) -> Any:
     made: dict[str, Any] = {}
-    exec(f"def made({', '.join(parameters)}): return locals()", made)
+    ordered = sorted(parameters, key=lambda parameter: "=" in parameter)
+    exec(f"def made({', '.join(ordered)}): return locals()", made)
     return made["made"]
 
 
@@ -37,7 +38,7 @@ def random_flow(chance: random.Random) -> Flow:
             flow.map(slug=slug, over=deps[0])(handler(["item"]))
         else:
             optional = [f"{dep}=None" for dep in deps[:1]] if chance.random() < 0.5 else deps[:1]
-            first = chance.choice([["run"], []])
+            first = chance.choice([["run"], ["run=None"], []])
             flow.step(slug=slug)(handler([*first, *deps[1:], *optional]))
         known.append(slug)
     return flow
@@ -48,7 +49,8 @@ def test_what_is_served_gets_its_arguments_and_what_is_not_lacks_one(seed: int) 
     chance = random.Random(seed)
     old, new = random_flow(chance), random_flow(chance)
     for slug in chance.sample(SLUGS, chance.randint(0, 2)):
-        new.retired(since=2, slug=slug)(handler(chance.choice([["run"], ["ctx"], ["item"]])))
+        parameters = chance.choice([["run"], ["ctx"], ["item"], ["item=None", "input=None"]])
+        new.retired(since=2, slug=slug)(handler(parameters))
     shape, facts = old.shape(), facts_from(each.to_json() for each in facts_of(new.spec))
 
     unserved = {step.slug: step for step in unserved_steps(shape, facts, 1)}
@@ -56,17 +58,21 @@ def test_what_is_served_gets_its_arguments_and_what_is_not_lacks_one(seed: int) 
 
     for step in shape["steps"]:
         slug, deps = step["slug"], step["dependencies"]
-        known = {*deps, "run", "ctx"} if step["stepType"] == "single" else {"item", "ctx"}
+        known = {*deps, "run", "ctx", "input"} if step["stepType"] == "single" else {"item", "ctx"}
         if slug not in steps:
             assert "has no handler" in unserved[slug].why
             continue
         needed = {p.name for p in steps[slug].parameters if not p.has_default}
         assert (slug in unserved) == bool(needed - known)
         if slug not in unserved:
-            record = SimpleNamespace(input=dict.fromkeys(deps, 1), flow_input=SQL_NULL)
+            given = dict.fromkeys(deps, 1) if step["stepType"] == "single" else "abcde"
+            record = SimpleNamespace(input=given, flow_input=SQL_NULL)
             arguments = arguments_for(steps[slug], record, lambda: 2, None)
-            assert needed <= arguments.keys()
-            later = bool(deps) and any(p.name == "run" for p in steps[slug].parameters)
+            assert needed <= arguments.keys() <= known
+            assert arguments.get("item", "abcde") == "abcde"
+            assert all(arguments[dep] == 1 for dep in deps if dep in arguments)
+            takes = any(p.name in ("run", "input") for p in steps[slug].parameters)
+            later = bool(deps) and step["stepType"] == "single" and takes
             assert (slug in with_run(shape, facts, 1)) == later
     assert set(unserved) | set(steps) == {step["slug"] for step in shape["steps"]}
 

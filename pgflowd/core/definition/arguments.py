@@ -40,6 +40,10 @@ def arguments_for(
     for parameter in step.parameters:
         if parameter.name == CTX:
             arguments[CTX] = ctx
+        elif step.is_map != (parameter.name == ITEM):
+            # of a version in which the step was a map, or was none; other versions have no such step
+            if not parameter.has_default:
+                raise RunError(f"step {step.slug}: there is no '{parameter.name}'", code="E405")
         elif parameter.name == ITEM:
             arguments[ITEM] = record.input
         elif parameter.name == RUN:

@@ -125,7 +125,7 @@ def with_run(shape: Shape, handlers: Iterable[HandlerFacts], version: int) -> fr
     return frozenset(
         step["slug"]
         for step in shape["steps"]
-        if step.get("dependencies") and step["slug"] in chosen
+        if step.get("dependencies") and step.get("stepType") != "map" and step["slug"] in chosen
         if chosen[step["slug"]].takes(RUN, INPUT)
     )
 
