@@ -20,13 +20,16 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import chaos_checks
+import chaos_versions
 import psycopg
 from chaos_environment import Environment, now, rest
 from chaos_faults import FAULTS
 
+from pgflowd.errors import PgflowdError
 from pgflowd.testing.until import until
 
 SETTLE_S = 90.0
+SETTLE_AGAIN_S = 15.0  # a reload may come before the server answers
 STOP_S = 30.0
 OVERSLEPT_S = 0.5  # after a nap so late, the machine itself stood still
 NO_MORE_TICKS = "select count(pgflowd.pause_schedule(name)) from pgflowd.schedules"
@@ -116,14 +119,19 @@ def _settle(environment: Environment) -> None:
     environment.note("no more faults")
     environment.mend(all_of_it=True)
     environment.look_after_daemons()
+    next_settling = now()
 
     def settled() -> bool:
+        nonlocal next_settling
         environment.look_after_server()
         environment.look_after_daemons()
         try:
+            if now() >= next_settling:
+                chaos_versions.settle(environment)
+                next_settling = now() + SETTLE_AGAIN_S
             environment.conn().execute(NO_MORE_TICKS)
             return environment.count_open() == 0
-        except psycopg.Error:
+        except (psycopg.Error, PgflowdError):
             environment.drop_line()
             return False
 

@@ -16,6 +16,7 @@ import chaos_output
 import chaos_runs
 import chaos_ticks
 import chaos_undos
+import chaos_versions
 import chaos_waits
 import psycopg
 from chaos_environment import LEASE_S, RUNS, Environment
@@ -84,6 +85,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += chaos_ticks.troubles(environment)
     troubles += chaos_undos.troubles(environment, _stood_still)
+    troubles += chaos_versions.troubles(environment)
     troubles += chaos_output.troubles(conn)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
@@ -190,7 +192,8 @@ def _copy_ledger(environment: Environment) -> None:
 
 def _of_queues(conn: psycopg.Connection[Any]) -> list[str]:
     found = []
-    for slug in RUNS:
+    versions = conn.execute("select flow_slug from pgflowd.versions").fetchall()
+    for slug in sorted({*RUNS, *(slug for (slug,) in versions)}):
         names = {part: sql.Identifier("pgmq", f"{part[0]}_{slug.lower()}") for part in QUEUES}
         for name, query in OF_EACH_FLOW.items():
             asked = sql.SQL(query).format(flow=sql.Literal(slug), **names)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import chaos_changing
 import psycopg
 from psycopg import sql
 from support import web
@@ -41,7 +42,6 @@ HERE = Path(__file__).parent
 OPTIONS = {"max_wal_size": "128MB", "max_connections": "200", "log_min_messages": "warning"}
 LEASE_S = 3  # shorter than some freezes, and longer than a busy machine lets a worker wait
 PROFILE: dict[str, dict[str, Any]] = {
-    "pgflowd": {"python_path": [str(HERE)]},
     "database": {"statement_timeout": "4s", "startup_wait": "1h"},
     "worker": {
         "max_concurrency": 3,
@@ -63,6 +63,7 @@ PROFILE: dict[str, dict[str, Any]] = {
     "logging": {"level": "info"},
 }
 CAPABLE = "d0"  # the daemon whose workers have caps
+VERSIONING = "d1"  # the one whose workers make versions of changed shapes
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper", "http")
 ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
@@ -114,6 +115,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "parents": (2, "completed", lambda chance: {"n": chance.randrange(5)}),
     "ticking": (0, "completed", lambda chance: {}),  # started by its schedules
     "saga": (3, "failed", lambda chance: {"s": chance.random(), "n": chance.randrange(5)}),
+    "changing": (5, "completed", lambda chance: {}),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),
@@ -122,6 +124,7 @@ WISHES: dict[str, Given] = {  # of their starts: after how many seconds, and run
     "single": lambda chance: (chance.choice([None, chance.random()]), 0, f"{chance.randrange(3)}"),
     "chain": lambda chance: (chance.choice([None, None, chance.random()]),
                              chance.choice([0, 0, 1, 3]), None),
+    "changing": lambda chance: (chance.choice([None, 0, chance.random()]), 0, None),
 }  # fmt: skip
 START = """
 select pgflowd.start(%s, %s::jsonb, %s, clock_timestamp() + make_interval(secs => %s),
@@ -156,7 +159,13 @@ class Place:
         self.setup.entries.append("chaos_flows")
         self.clock = directory / "clock"
         self.address = directory / "http.sock"
-        self.http = {"listen": f"unix:{self.address}"}
+        definitions = "version" if name == VERSIONING else "create"
+        path = [str(HERE), str(HERE.parent), str(directory)]
+        self.own: dict[str, dict[str, Any]] = {
+            "http": {"listen": f"unix:{self.address}"},
+            "pgflowd": {"python_path": path, "definitions": definitions},
+        }
+        self.has_state(0)
         self.setup.environ |= {
             "CHAOS_DAEMON": name,
             "CHAOS_LEDGER": str(environment.ledger),
@@ -171,8 +180,12 @@ class Place:
         self.asked_to_end = self.killed = self.hurt = False
         caps = {"caps": ["80gb", "gpu"]} if self.name == CAPABLE else {}
         worker = PROFILE["worker"] | caps
-        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": worker, "http": self.http})
+        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": worker} | self.own)
         return self.daemon
+
+    def has_state(self, number: int) -> None:
+        """From its next start or reload on the daemon has this state of the flow that changes."""
+        self.setup.module("changing_now", chaos_changing.MODULE.format(number))
 
     def listens(self) -> bool:
         """Whether its supervisor handles signals yet: a program that is being loaded does not."""
@@ -211,6 +224,7 @@ class Environment:
         self.acknowledged: dict[str, str] = {}  # runs whose start was committed: their flow
         self.in_doubt: dict[str, str] = {}
         self.signalled: set[int] = set()  # signals whose sending was acknowledged
+        self.tuned = [0]  # values of an option, unset at first: the first holds, or one in doubt
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
         self._verbose, self._last_logged = verbose, ""
@@ -308,7 +322,7 @@ class Environment:
             conn.execute(sql.SQL("create database chaos {}").format(where))
         schema.install(self.conn())
         self.conn().execute(TABLES)
-        self.conn().execute("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
+        self.conn().execute("select pgflowd.set_setting('crash_limit', '1000', 'its start')")
 
     def restart_server(self, number: int, down_s: float) -> None:
         """Stop the server by a signal, and start it again after a while."""

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import chaos_versions
 import psycopg
 from chaos_environment import KINDS, PROFILE, ROOM, Environment, Place, signalled
 
@@ -113,7 +114,7 @@ def reload(environment: Environment, place: Place) -> str:
         environment.later(0.5, lambda: place.rewrite_config(good))
     elif how == "changed":
         worker = {**PROFILE["worker"], "max_concurrency": environment.chance.randrange(1, 5)}
-        place.setup.config(place.name, **{**PROFILE, "worker": worker, "http": place.http})
+        place.setup.config(place.name, **{**PROFILE, "worker": worker, **place.own})
     for _ in range(count):
         for seen in place.processes("supervisor"):
             signalled(seen, signal.SIGHUP)
@@ -204,6 +205,7 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (2, "reload", reload),
     (2, "drain", drain),
     (1, "locks", locks),
+    (6, "change", chaos_versions.change),
     (4, "retry", retry),
     (3, "prune", prune),
 ]

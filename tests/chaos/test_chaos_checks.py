@@ -52,6 +52,7 @@ def checked(database, tmp_path) -> Told:
         acknowledged={run_id: "chain"},
         in_doubt={},
         signalled=set(),
+        tuned=[0],
         leftovers=list,
     )
 

@@ -234,3 +234,22 @@ def test_a_message_that_another_program_deleted_is_still_an_error(shared, peer):
     with pytest.raises(PeerError, match="their messages are missing"):
         peer.ask("startTasks", "orders", ids, worker(shared, "orders"))
     assert shared.column("select distinct status from pgflow.step_tasks") == ["queued"]
+
+
+def test_it_starts_works_and_compiles_the_first_version_of_a_flow(shared, peer):
+    """Once there is a newer one, to which starts by name go."""
+    peer.ask("compile", "squares")
+    before = peer.ask("startFlow", "squares", [1, 2])["run_id"]
+    shape = {"steps": [{"slug": "only", "stepType": "map", "dependencies": []}]}
+    shared.value("select pgflowd.deploy_version('squares', %s::jsonb)", json.dumps(shape))
+    by_name = shared.value("select run_id from pgflowd.start('squares', '[3]')")
+
+    assert peer.ask("compile", "squares") == 4
+    after = peer.ask("startFlow", "squares", [3])["run_id"]
+    peer.ask("work", "squares", worker(shared, "squares"), [before, after])
+
+    assert [shared.run(run)["output"] for run in (before, after)] == [
+        {"joined": "1 4"}, {"joined": "9"},
+    ]  # fmt: skip
+    assert shared.run(by_name)["flow_slug"] == "squares_2"
+    assert shared.run(by_name)["status"] == "started"
