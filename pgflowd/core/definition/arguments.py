@@ -41,7 +41,7 @@ def arguments_for(
         if parameter.name == CTX:
             arguments[CTX] = ctx
         elif step.is_map != (parameter.name == ITEM):
-            # of a version in which the step was a map, or was none; other versions have no such step
+            # it is of versions in which the step was, or was not, a map: here it has its default
             if not parameter.has_default:
                 raise RunError(f"step {step.slug}: there is no '{parameter.name}'", code="E405")
         elif parameter.name == ITEM:
