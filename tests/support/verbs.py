@@ -117,7 +117,8 @@ def rolled_back(db: LeaseDatabase) -> str:
 
 def shape_of(slug: str) -> str:
     step = {"slug": slug, "stepType": "single", "dependencies": [], "whenUnmet": "skip"}
-    return json.dumps({"steps": [step | {"whenExhausted": "fail"}]})
+    patterns = {f"{one}InputPattern": {"defined": False} for one in ("required", "forbidden")}
+    return json.dumps({"steps": [step | patterns | {"whenExhausted": "fail"}]})
 
 
 VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
@@ -179,6 +180,8 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
     "task_wake": lambda db: ("task_wake(%s, 'a', 0, 'jane', 'now')", (waiting(db),)),
     "undo": lambda db: ("undo(%s, 'bad', 'jane')", (undoable(db),)),
 }
+
+KEPT_AS = {"answer": "approve", "prune_next": "prune"}  # the name of the action, if another one
 
 NO_VERBS = {
     # workers, and what they ask for their handlers

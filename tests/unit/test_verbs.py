@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from support.verbs import NO_VERBS, VERBS
+from support.pages import ROOT
+from support.verbs import KEPT_AS, NO_VERBS, VERBS
 from unit.test_sql_callers import FUNCTIONS, SQL
 
 RECORD = re.compile(r"pgflowd\._record_\w+\(")
@@ -22,3 +23,13 @@ def test_each_public_function_that_changes_something_is_a_verb_or_known_to_be_no
     assert {name for name, text in texts.items() if RECORD.search(text)} == set(VERBS)
     changing = {name for name, text in texts.items() if not STABLE.search(text)}
     assert changing - set(VERBS) == NO_VERBS
+
+
+def test_the_page_has_each_action_that_is_kept() -> None:
+    page = (ROOT / "docs" / "history.md").read_text()
+    table = page.partition("| action | is left by |")[2].partition("\n\n")[0]
+    named = {
+        name for row in table.splitlines() for name in re.findall("`(\\w+)`", row.split(" | ")[0])
+    }
+
+    assert named == {KEPT_AS.get(verb, verb) for verb in VERBS} | {"reject"}

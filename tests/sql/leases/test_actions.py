@@ -5,13 +5,17 @@ What people and clients do leaves an action: one for each verb that did somethin
 from __future__ import annotations
 
 import contextlib
+import json
+import threading
 import uuid
 from typing import Any
 
 import psycopg
 import pytest
 from support.leases import LeaseDatabase
-from support.verbs import VERBS
+from support.verbs import KEPT_AS, VERBS, shape_of
+
+from pgflowd.testing.until import until
 
 ACTIONS = """
     select action, actor, flow_slug, run_id, step_slug, task_index, reason, data
@@ -33,8 +37,7 @@ def test_a_verb_leaves_one_action_and_a_refused_or_repeated_one_none(
     own.rows(f"select pgflowd.{call}", *params)
 
     (action,) = actions(own)[before:]
-    kept_as = {"answer": "approve", "prune_next": "prune"}.get(verb, verb)
-    assert (action.action, action.actor) == (kept_as, "jane")
+    assert (action.action, action.actor) == (KEPT_AS.get(verb, verb), "jane")
     with contextlib.suppress(psycopg.Error):
         own.rows(f"select pgflowd.{call}", *params)
     assert len(actions(own)) == before + 1
@@ -94,3 +97,86 @@ def test_what_the_system_does_by_itself_leaves_no_action(own: LeaseDatabase) -> 
 
     assert own.value("select status from pgflowd.run_status where run_id = %s", run) == "expired"
     assert actions(own) == []
+
+
+SHAPE = json.loads(shape_of("one"))
+
+
+def shape(**options: Any) -> str:
+    return json.dumps(SHAPE | {"options": options})
+
+
+def test_a_deploy_that_changes_options_only_leaves_what_they_were_before(
+    own: LeaseDatabase,
+) -> None:
+    define = "select pgflowd.define('shop', %s::jsonb, actor => 'jane', take_code => %s)"
+    own.value(define, shape(timeout=20), False)
+    own.value(define, shape(timeout=30), False)
+    own.value("select pgflowd.set_option('shop', '', 'timeout', '40', 'joe')")
+    own.value(define, shape(timeout=30), False)
+    own.value(define, shape(timeout=30), True)
+    own.value(define, shape(timeout=30), True)
+
+    changed = [
+        (one.action, one.actor, [each["before"] for each in (one.data or {}).get("options", [])])
+        for one in actions(own)
+    ]
+    assert changed == [
+        ("define", "jane", []),
+        ("define", "jane", [20]),
+        ("set_option", "joe", []),
+        ("define", "jane", [40]),
+    ]
+
+
+def test_options_of_a_version_that_is_current_already_are_an_action(own: LeaseDatabase) -> None:
+    deploy = "select pgflowd.deploy_version('shop', %s::jsonb, 'jane')"
+    own.value("select pgflowd.define('shop', %s::jsonb)", shape_of("other"))
+
+    for timeout in (20, 20, 30, 30):
+        own.value(deploy, shape(timeout=timeout))
+    own.value("select pgflowd.set_option('shop', '', 'timeout', '50', 'joe')")
+    own.do("update pgflow.flows set opt_timeout = 60 where flow_slug = 'shop'")
+    own.value("select pgflowd.set_option('shop', '', 'timeout', '50', 'joe')")
+
+    done = [(one.action, (one.data or {}).get("version")) for one in actions(own)[1:]]
+    version = ("deploy_version", 2)
+    assert done == [version, version, ("set_option", None), ("set_option", None)]
+
+
+def test_pruning_as_upstream_does_it_is_an_action(own: LeaseDatabase) -> None:
+    run = own.start(own.flow("a"))
+    own.value("select pgflowd.cancel(%s, '', 'jane')", run)
+    prune = "select deleted_runs from pgflow.prune_data_older_than('-1 s', null)"
+
+    assert [own.value(prune), own.value(prune)] == [1, 0]
+
+    pruned = actions(own)[-1]
+    assert (pruned.action, pruned.actor) == ("prune", own.value("select session_user::text"))
+    assert pruned.data["runs"] == 1 and len(actions(own)) == 2
+
+
+def test_two_who_delete_a_run_that_never_began_leave_one_action(own: LeaseDatabase) -> None:
+    start = "select run_id from pgflowd.start(%s, '{}', start_at => now() + interval '1 h')"
+    run = own.value(start, own.flow("a"))
+    own.value("select pgflowd.cancel(%s, '', 'jane')", run)
+    own.value("select pgflowd.process_due()")
+    first, second = own.connect(), own.connect()
+    refused: list[psycopg.Error] = []
+
+    def delete() -> None:
+        try:
+            second.execute("select pgflowd.delete_run(%s, 'joe')", (run,))
+        except psycopg.Error as error:
+            refused.append(error)
+
+    with first.transaction():
+        first.execute("select pgflowd.delete_run(%s, 'jane')", (run,))
+        later = threading.Thread(target=delete)
+        later.start()
+        waits = "select true from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+        until(lambda: own.rows(waits, second.info.backend_pid))
+    later.join()
+
+    assert [one.actor for one in actions(own) if one.action == "delete_run"] == ["jane"]
+    assert [error.sqlstate for error in refused] == ["PF002"]

@@ -3,7 +3,7 @@
 -- _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so do one for whose
 -- end somebody waits, and the family of a run that stays: its parent, its children, its undo. The form
 -- with an interval alone is the recipe of upstream's users; the other, for some flows or all (null), returns
--- what it deleted.
+-- what it deleted. It leaves an action, as pgflowd.prune.
 -- It has no default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
 create or replace function pgflow.prune_data_older_than(
@@ -54,6 +54,11 @@ begin
       using cutoff;
   end loop;
   deleted_workers := pgflow._prune_workers(cutoff);
+  if deleted_runs > 0 then
+    perform pgflowd._record_action(
+      'prune', null, data => jsonb_strip_nulls(jsonb_build_object(
+        'older_than', p_retention_interval, 'flows', p_flow_slugs, 'runs', deleted_runs)));
+  end if;
   return next;
 end $$;
 

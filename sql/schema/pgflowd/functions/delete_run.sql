@@ -14,6 +14,8 @@ begin
   perform from pgflow.runs as known
     where known.run_id in (select one.run_id from pgflowd._families(array[delete_run.run_id]) as one)
     order by known.run_id for update;
+  perform from pgflowd.runs as known  -- of one that never began
+    where known.run_id = delete_run.run_id and known.state = 'ended' for update;
   select known.flow_slug, known.status, coalesce(ours.undo_of, ours.parent_run_id) as above into run
     from pgflowd.run_status as known
     left join pgflowd.runs as ours on ours.run_id = known.run_id

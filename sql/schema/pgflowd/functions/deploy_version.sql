@@ -11,6 +11,8 @@ declare
   wanted constant text := pgflowd._shape_fingerprint(deploy_version.shape);
   before pgflowd.versions;
   number int;
+  left_version int;
+  changed jsonb;
 begin
   perform pgflowd._lock_definition(deploy_version.name);
   perform pgflowd._require_flow(pgflowd.current_flow(deploy_version.name));
@@ -50,13 +52,17 @@ begin
     select deploy_version.flow_slug, paused.paused_at, paused.paused_by, paused.pause_reason
       from pgflowd.paused_flows as paused where paused.flow_slug = before.flow_slug;
   else
-    perform pgflowd._define(deploy_version.flow_slug, deploy_version.shape,
-                            take_code => deploy_version.take_code);
+    changed := nullif(pgflowd._define(deploy_version.flow_slug, deploy_version.shape,
+                                      take_code => deploy_version.take_code) -> 'options', '[]');
   end if;
-  if pgflowd._set_current(deploy_version.name, number) is not null then
+  left_version := pgflowd._set_current(deploy_version.name, number);
+  if left_version is not null then
     perform pgflowd._set_schedules(deploy_version.name, deploy_version.shape);
+  end if;
+  if left_version is not null or changed is not null then
     perform pgflowd._record_action(
       'deploy_version', deploy_version.actor, flow_slug => deploy_version.name,
-      data => jsonb_build_object('version', number, 'before', before.version));
+      data => jsonb_strip_nulls(jsonb_build_object(
+        'version', number, 'before', left_version, 'options', changed)));
   end if;
 end $$;

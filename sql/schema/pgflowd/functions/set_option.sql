@@ -14,6 +14,7 @@ declare
   options jsonb;
   before jsonb;
   is_known boolean := false;
+  is_changed boolean := false;
   has_option boolean := false;
 begin
   if not pgflowd._is_option(set_option.step_slug <> '', set_option.option, set_option.value) then
@@ -34,6 +35,7 @@ begin
     if options is not null and (set_option.option <> 'limit' or options ? 'limit') then
       has_option := true;
       before := pgflowd._tunable_options(options) -> set_option.option;
+      is_changed := is_changed or before is distinct from nullif(set_option.value, 'null');
       perform pgflowd._write_option(one, set_option.step_slug, set_option.option, set_option.value);
     end if;
   end loop;
@@ -45,7 +47,7 @@ begin
       using errcode = 'PF002',
             hint = format('`pgflowd flows limits %s` lists those that have one', set_option.flow_slug);
   end if;
-  if before is distinct from nullif(set_option.value, 'null') then
+  if is_changed then
     perform pgflowd._record_action(
       'set_option', set_option.actor, flow_slug => set_option.flow_slug,
       step_slug => nullif(set_option.step_slug, ''),
