@@ -115,6 +115,7 @@ TITLES: dict[str, str] = {
     "E327": "a schedule does not start its runs",
     "W328": "tasks wait for what no worker has",
     "W329": "tasks are in quarantine",
+    "W330": "a flow is paused",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pgflowd.core.documents.waits import PAUSED
 from pgflowd.core.text import counted, short_id
 from pgflowd.core.waiting import WaitKind
 from pgflowd.errors import Problem
@@ -12,23 +13,28 @@ MOST = 100  # tasks are counted so far
 
 
 class Undecided(NamedTuple):
-    """Tasks of a flow that are quarantined, or that need what no living worker has."""
+    """A flow that is paused; or its tasks in quarantine, or that need what no living worker has."""
 
     flow_slug: str
     kind: str
-    name: str | None  # what they need
-    run_id: str  # of the first
+    name: str | None  # what they need; who has paused it, and why
+    run_id: str | None  # of the first
     tasks: int
 
 
 def problem_of(one: Undecided) -> Problem:
     """The problem, and what to do."""
+    if one.kind == PAUSED:
+        text = f"flow {one.flow_slug} is paused by {one.name}; none of its tasks begins"
+        next = f"`pgflowd flows resume {one.flow_slug}` lets it go on"
+        return Problem("W330", text, "database", next)
     tasks = f"{one.flow_slug}: {counted(one.tasks, 'task')}"
     if one.tasks >= MOST:
         tasks = f"{one.flow_slug}: {MOST} tasks or more"
-    first = f"the first is of run {short_id(one.run_id)}"
+    first = f"the first is of run {short_id(str(one.run_id))}"
     if one.kind == WaitKind.NEED:
-        text = f"{tasks} wait for a worker with {one.name}, and none that lives has it; {first}"
+        wait = "waits" if one.tasks == 1 else "wait"
+        text = f"{tasks} {wait} for a worker with {one.name}, and none that lives has it; {first}"
         next = "give it to a worker ([worker] caps), or do them by hand: `pgflowd tasks claim`"
         return Problem("W328", text, "database", next)
     text = f"{tasks} in quarantine; {first}"

@@ -54,5 +54,6 @@ def test_a_paused_flow_is_marked_in_the_list(here, shop):
     ended = here("runs", "start", "send_email", "--wait", "--timeout", "0s")
     assert "flow send_email is paused; `pgflowd flows resume send_email`" in ended.err
     assert "flow send_email is paused" in here("runs", "show", "@last").err
+    assert "flow send_email is paused" in here("tasks", "list").err
     assert here("flows", "resume", "send_email", "--json").json["changed"] is True
     assert shop.claim_all("send_email")

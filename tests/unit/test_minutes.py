@@ -78,3 +78,8 @@ def test_problems_say_how_many_which_first_and_what_next():
     assert quarantined.text.startswith("render: 100 tasks or more in quarantine")
     assert "stalled requeue" in str(quarantined.next)
     assert (need.code, quarantined.code) == ("W328", "W329")
+    one = problem_of(Undecided("render", "need", "gpu", run, 1))
+    assert "1 task waits for" in one.text
+    paused = problem_of(Undecided("render", "paused", "jane: too hot", None, 0))
+    assert paused.text == "flow render is paused by jane: too hot; none of its tasks begins"
+    assert (paused.code, "flows resume render" in str(paused.next)) == ("W330", True)

@@ -11,6 +11,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.task_people import claim, complete, fail, release
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
+from pgflowd.cli.idle_flows import note_paused
 from pgflowd.cli.lookup import find_run, find_task, flow_slugs, task_name, unknown_flow
 from pgflowd.cli.params import FLOW, LIMIT_OPTION, NEEDS, RUN, WAITING_TASK
 from pgflowd.cli.terminal.wait_view import print_tasks
@@ -74,6 +75,8 @@ def list_(
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
+        for slug in dict.fromkeys(task.flow_slug for task in found):
+            note_paused(app, conn, slug)
     if app.json:
         app.print_document(tasks=[task.to_json() for task in found])
     elif found:

@@ -1,7 +1,8 @@
 """
 Counts what waits, for `status` and the metrics, and adds old minutes of the statistics up to hours.
 
-What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328).
+What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328),
+a flow that is paused (W330).
 """
 
 from __future__ import annotations

@@ -122,6 +122,8 @@ def test_open_work_is_counted_by_what_it_waits_for(own: LeaseDatabase) -> None:
     (undecided,) = execute(own.conn, undecided_tasks())
     assert (undecided.kind, undecided.name, undecided.tasks) == ("need", "gpu", 1)
     assert undecided.run_id == str(tasks[0].run_id)
+    own.value("select pgflowd.pause_flow(%s, 'too hot', 'jane')", flow)
+    assert execute(own.conn, undecided_tasks())[1:] == [(flow, "paused", "jane: too hot", None, 0)]
 
 
 def test_a_flow_that_is_deleted_takes_its_minutes_along(own: LeaseDatabase) -> None:

@@ -39,7 +39,8 @@ begin
     order by task.step_slug, task.task_index for no key update;
   update pgflow.runs as known set is_paused = true where known.run_id = pause.run_id;
   insert into pgflowd.runs as known (run_id, flow_slug, paused_at, paused_by, pause_reason)
-  values (pause.run_id, run.flow_slug, clock_timestamp(), pause.actor, pause.reason)
+  values (pause.run_id, run.flow_slug, clock_timestamp(),
+          coalesce(nullif(pause.actor, ''), session_user), pause.reason)
   on conflict on constraint runs_pkey do update
      set paused_at = excluded.paused_at, paused_by = excluded.paused_by,
          pause_reason = excluded.pause_reason;

@@ -12,7 +12,7 @@ begin
   perform pgflowd._require_flow(pause_flow.flow_slug);
   perform pgflowd._require_own_core('flows that are paused');
   insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)
-  select one, pause_flow.actor, pause_flow.reason
+  select one, coalesce(nullif(pause_flow.actor, ''), session_user), pause_flow.reason
     from unnest(pgflowd.flows_of(pause_flow.flow_slug)) as one
   on conflict on constraint paused_flows_pkey do nothing;
   if not found then

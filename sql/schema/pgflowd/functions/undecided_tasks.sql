@@ -1,5 +1,6 @@
 -- undecided_tasks(): returns what waits for a person: tasks in quarantine (`kind` quarantined), and what tasks wait for
 -- that no living worker has (`kind` need, with its name), of each flow; the first run, and how many tasks, at most a hundred.
+-- And flows that are paused as a whole (`kind` paused), `name`: by whom, and why.
 -- Called by: the sweeper, commands.   Locks: nothing.
 create or replace function pgflowd.undecided_tasks()
 returns table (flow_slug text, kind text, name text, run_id uuid, tasks bigint)
@@ -18,5 +19,10 @@ language sql stable set search_path = '' as $$
               where wait.flow_slug = flow.flow_slug and wait.kind = 'need'
                 and wait.name = needed.name
               order by wait.nr limit 100) as one) as first
-   where not pgflowd._is_served(flow.flow_slug, needed.name) and first.tasks > 0;
+   where not pgflowd._is_served(flow.flow_slug, needed.name) and first.tasks > 0
+   union all
+  select pgflowd._name_of(paused.flow_slug), 'paused',
+         min(concat_ws(': ', coalesce(paused.paused_by, 'an unknown user'),
+                       nullif(paused.pause_reason, ''))), null, 0
+    from pgflowd.paused_flows as paused group by 1;
 $$;
