@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pgflowd
@@ -33,3 +33,10 @@ def test_no_test_imports_a_test():
             found += [(path.name, name) for name in names if name.startswith("test_")]
 
     assert found == []
+
+
+def test_a_test_file_has_a_name_of_its_own():
+    """Pytest knows a file by its name alone: of two with the same one it collects the first."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py") if "npm" not in path.parts)
+
+    assert [name for name, count in names.items() if count > 1] == []
