@@ -64,6 +64,8 @@ def _move(task: TaskAtWork, word: str, event: Any) -> None:
         task.status, task.token, task.is_open = "started", event.token, True
     elif event.token == task.token:
         task.is_open = False
+        if word == "lost" and task.status != "started":
+            return  # it was ended, or queued again, before
         task.status = "failed" if event.detail.get("final") else ENDS.get(word, task.status)
 
 

@@ -82,6 +82,15 @@ def rows_of(db: LeaseDatabase, run: UUID) -> dict[str, int]:
     return {table: count for table, count in found.items() if count}
 
 
+def rows_of_runs(db: LeaseDatabase) -> dict[str, int]:
+    """How many rows each table has that is about runs, and the queues."""
+    tables = db.column(TABLES_OF_RUNS) + db.column(
+        "select 'pgmq.' || relname from pg_class where relname ~ '^[aq]_flow' and relkind = 'r'"
+    )
+    found = {table: db.value(f"select count(*) from {table}") for table in tables}
+    return {table: count for table, count in found.items() if count}
+
+
 def test_nothing_is_left_of_a_run_but_what_people_did(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow("a", "m*:a", "c:m")

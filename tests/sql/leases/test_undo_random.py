@@ -2,6 +2,7 @@
 Random flows with undos, against what handlers would have written down: workers complete, fail,
 vanish and report late; people cancel, undo and retry; sweeps are cut off. Each run that is to be
 undone ends as `undone` or `undo_failed` by itself, and undone is exactly what completed, in order.
+The timelines of all runs add up to what is so, and a prune leaves no row of them.
 
 SCHEDULES=1000 in the environment tries more of them, SEED=7 begins at another one.
 """
@@ -15,6 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from sql.leases.test_pruning import rows_of_runs
+from sql.leases.test_timeline import is_what_it_adds_up_to, timeline
+from support.child_runs import process
 from support.covers import covers
 from support.database import Row
 from support.leases import LeaseDatabase
@@ -244,6 +248,11 @@ def test_whatever_happens_undone_is_what_completed_and_each_undo_ends(own: Lease
                 schedule.act()
             schedule.finish()
             schedule.judge()
+            for run in own.column("select run_id from pgflow.runs"):
+                assert is_what_it_adds_up_to(own, run), (run, timeline(own, run))
+            process(own)
+            own.do("select pgflowd.prune('-1 s')")
+            assert rows_of_runs(own) == {}
         except Exception as error:
             error.add_note(f"SEED={seed} SCHEDULES=1; {world.steps}")
             raise

@@ -1,5 +1,6 @@
 -- _run_events(run_id): the beginning and the end of a run, of its children and of its undos, see run_timeline. `rank` orders
--- what has the same moment. Who asked for a run that began at once stands at its start.
+-- what has the same moment. An undo for which there was nothing to do has no run, and ended as it was wanted. Who
+-- asked for a run that began at once stands at its start.
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._run_events(run_id uuid)
 returns table (at timestamptz, event text, actor text, detail jsonb, rank int)
@@ -45,7 +46,7 @@ language sql stable set search_path = '' as $$
        (member.ended_at, member.ended_as, true,
         case when member.ended_as = 'cancelled' then member.cancelled_by end, 9),
        (member.undo_wanted_at, 'undoing', member.kind = 'run:', member.undo_by, 10),
-       (member.undo_ended_at, member.undo_state,
+       (greatest(member.undo_ended_at, member.undo_wanted_at), member.undo_state,
         member.kind = 'run:' and member.undo_state in ('undone', 'undo_failed'), null, 11))
        as one (at, word, did_happen, actor, rank)
      where one.did_happen and one.at is not null
