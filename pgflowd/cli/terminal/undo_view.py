@@ -25,7 +25,7 @@ def print_undo(app: App, details: RunDetails) -> None:
     print_labelled(app, "undo", f"{_progress(details)}{_asked(run, details.now)}")
     for step in details.undos.values():
         if step.failed:
-            text = f"{step.step_slug}: {step.error or 'it was not tried'}"
+            text = f"{step.step_slug}: {step.error or 'its undo was not finished'}"
             print_labelled(app, "not undone", app.hide(text))
     if run.status is RunStatus.UNDO_FAILED:
         word = short_id(run.run_id)

@@ -314,7 +314,12 @@ def test_the_run_that_undoes_is_not_tried_again_once_it_has_failed(shop: UndoWor
     run = shop.failed_run("c")
     shop.sweep()
     undo = shop.undo_run(run).run_id
+    task = shop.undo_tasks()[0]
     shop.db.cancel(undo)
+    shop.db.rows("select * from pgflowd.process_due()")
+    assert shop.status(run) == "undoing", "its handler is at work, and none may begin beside it"
+    assert shop.ask(run, again=True) == "repeated"
+    shop.db.lapse(task)
     shop.sweep()
     assert shop.status(run) == "undo_failed"
     with pytest.raises(psycopg.Error, match="it undoes another one") as refused:

@@ -1,7 +1,7 @@
 -- _end_undo(undo_run_id): a run that undoes another one has ended: that one is undone if each task is that it
 -- was to undo. Now it has ended for those who wait for its end. A notice, PF015, says so: its detail is an object
 -- with run, flow, status, took_s, and the error of a task that could not be undone. False while somebody else has locked its row in
--- pgflowd.runs.
+-- pgflowd.runs; and while a handler of an undo that was cancelled may be at work, so that no other begins beside it.
 -- Called by: _process_undos.   Locks: that row, if it is free; the caller holds the run that undoes.
 create or replace function pgflowd._end_undo(undo_run_id uuid)
 returns boolean language plpgsql set search_path = '' as $$
@@ -20,6 +20,14 @@ begin
   perform from pgflowd.runs as original where original.run_id = undone.run_id for update skip locked;
   if not found then
     return false;
+  elsif exists (select from pgflow.runs as run
+                 where run.run_id = _end_undo.undo_run_id and run.status = 'failed')
+        and pgflowd._may_be_at_work(_end_undo.undo_run_id) then
+    perform pgflowd._wake(queue.queue_name)
+       from pgflow.runs as run
+      cross join lateral pgflowd._queues(run.flow_slug) as queue
+      where run.run_id = _end_undo.undo_run_id;
+    return false;
   end if;
   select task.step_slug, task.error into failed
     from pgflowd._undo_tasks(_end_undo.undo_run_id) as task
@@ -32,6 +40,6 @@ begin
     using errcode = 'PF015', detail = jsonb_build_object(
       'run', undone.run_id, 'flow', undone.flow_slug, 'status', undone.undo_state,
       'took_s', extract(epoch from clock_timestamp() - undone.undo_wanted_at),
-      'error', failed.step_slug || ': ' || coalesce(failed.error, 'it was not tried'));
+      'error', failed.step_slug || ': ' || coalesce(failed.error, 'its undo was not finished'));
   return true;
 end $$;
