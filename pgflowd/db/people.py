@@ -52,10 +52,12 @@ def _decoded(value: bytes | None) -> object:
 
 
 _CLAIM = """
-select run_id, step_slug, task_index, flow_slug, token, attempt, max_attempts, lease_until, input,
-       flow_input
-  from pgflowd.task_claim(%s, %s::text[], %s, %s)
-"""
+select run_id, step_slug, task_index, task.flow_slug, token, attempt, max_attempts, lease_until,
+       input, flow_input
+  from unnest(pgflowd.flows_of(%s)) as version (flow_slug)
+ cross join lateral pgflowd.task_claim(version.flow_slug, %s::text[], %s, %s) as task
+ limit 1
+"""  # of the oldest version that has one; of those after it none is asked for
 _COMPLETE = "select pgflowd.task_complete(%s, %s, %s, %s::jsonb, %s, %s)"
 _FAIL = "select pgflowd.task_fail(%s, %s, %s, %s, %s, %s, %s)"
 _RELEASE = "select pgflowd.task_release(%s, %s, %s, %s, %s::text[], %s, %s)"

@@ -40,6 +40,6 @@ select status.flow_slug, status.queued, status.running, status.delayed, status.o
        (select jsonb_object_agg(waits.kind, waits.waiting) from pgflowd.waiting_tasks() as waits
          where waits.flow_slug = status.flow_slug)
   from pgflowd.flow_status as status
- where %s::text is null or status.flow_slug = %s
+ where %s::text is null or status.flow_slug = any (pgflowd.flows_of(%s))
  order by status.flow_slug
 """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.shop import Shop
 
+from pgflowd import Flow
 from pgflowd.testing.until import until
 
 ACTIONS = "select action from pgflowd.actions order by action_id"
@@ -134,6 +135,33 @@ def test_a_run_that_refuses_is_reported_and_keeps_none_of_the_others(here, shop,
 
     assert (resumed.code, len(resumed.out.splitlines())) == (6, 2)
     assert "cannot be paused: it is cancelled" in resumed.err
+
+
+def test_a_flow_means_all_its_versions(here, shop):
+    other = Flow("send_email")
+    other.step(slug="other", needs=["mail"])(lambda: 1)
+    shape = json.dumps(other.shape())
+    old = shop.start("send_email")
+    deployed = "select flow_slug from pgflowd.deploy_version('send_email', %s::jsonb)"
+    (new,) = shop.conn.execute(deployed, (shape,)).fetchone()
+    run = shop.database.client.start_flow("send_email", {}).run_id
+    flow = ("--flow", "send_email")
+
+    listed = here("tasks", "list", *flow, "--json").json["tasks"]
+    assert {task["run_id"] for task in listed} == {str(old), str(run)}
+    claimed = here("tasks", "claim", "send_email", "--caps", "mail", "--json").json["task"]
+    assert claimed["run_id"] == str(run)
+    here("tasks", "fail", f"{run}/other#0", "--reason", "no mail", "--final")
+    (dead,) = here("dead", "list", *flow, "--json").json["tasks"]
+    assert dead["run_id"] == str(run)
+    shop.conn.execute('select pgflowd.add_minute(%s, \'[{"step": "other"}]\')', (new,))
+    stats = here("flows", "stats", "send_email", "--json").json["flows"]
+    assert {one["flow"] for one in stats} == {"send_email", new}
+    shop.conn.execute("update pgflow.runs set failed_at = failed_at - interval '2 d',"
+                      " started_at = started_at - interval '2 d'")  # fmt: skip
+    assert "1 run deleted" in here("runs", "prune", "--older-than", "1d", *flow, "--yes").out
+    (left,) = here("runs", "list", *flow, "--json").json["runs"]
+    assert left["run_id"] == str(old)
 
 
 @pytest.mark.parametrize("words", ["@last --flow send_email", "--status failed"])

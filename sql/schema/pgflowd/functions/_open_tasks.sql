@@ -16,6 +16,8 @@ declare
   only_waits constant boolean := _open_tasks.needs is not null
                                  or coalesce(_open_tasks.statuses <@ '{waiting,paused,quarantined}', false);
   found record;
+  flows constant text[] := case when _open_tasks.of_flow is not null
+                                then pgflowd.flows_of(_open_tasks.of_flow) end;
 begin
   if _open_tasks.of_run is not null and not only_waits then
     for found in
@@ -45,7 +47,7 @@ begin
            to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'q'))) as messages
       from pgflow.flows as flow
      cross join lateral pgflowd._queues(flow.flow_slug) as queue
-     where not only_waits and (_open_tasks.of_flow is null or flow.flow_slug = _open_tasks.of_flow)
+     where not only_waits and (flows is null or flow.flow_slug = any (flows))
   loop
     continue when found.messages is null;
     return query execute format($query$
@@ -75,5 +77,5 @@ begin
                or one.kind = 'need' and string_to_array(one.name, ',') @> _open_tasks.needs)
         order by one.nr limit _open_tasks.max_rows) as wait
      where may_wait and _open_tasks.of_run is null
-       and (_open_tasks.of_flow is null or flow.flow_slug = _open_tasks.of_flow);
+       and (flows is null or flow.flow_slug = any (flows));
 end $$;

@@ -4,7 +4,7 @@
 -- so many of them, and returns how many went, and after which run to go on: null at the end.
 -- What begins a family decides about its flow, and its children go with it. A run stays with its whole
 -- family while one of it is open, younger, locked, or needed (_needed_runs).
--- The query is planned for the very flow, so that it has its index; what comes first is found by an
+-- The query is planned for the very flows, so that each has its index; what comes first is found by an
 -- index whatever the statistics say, hence no sort and no bitmap.
 -- Called by: prune, prune_expired, prune_next.
 -- Locks: the runs, ascending, skipping locked ones; then all that is deleted.
@@ -14,6 +14,7 @@ create or replace function pgflowd._prune(
 language plpgsql set search_path = '' set enable_sort = off set enable_bitmapscan = off as $$
 declare
   width constant int := 1000;
+  parts text;  -- of the query: one for each version of the flow
   looked record;
   ended uuid[];
   last_nr int;
@@ -21,18 +22,22 @@ declare
   held uuid[];
   going uuid[];
 begin
+  select string_agg(format($query$
+    (select run.run_id, run.started_at as at from pgflow.runs as run
+      where (run.started_at, run.run_id) > ($1, $2) and run.started_at < $3 %1$s
+      order by run.started_at, run.run_id limit $4)
+     union all
+    (select run.run_id, run.created_at from pgflowd.runs as run
+      where (run.created_at, run.run_id) > ($1, $2) and run.created_at < $3 %1$s
+        and run.state <> 'started'
+      order by run.created_at, run.run_id limit $4)
+    $query$, 'and run.flow_slug = ' || quote_literal(flow.slug)), ' union all ') into parts
+    from unnest(case when _prune.flow_slug is null then array[null::text]
+                     else pgflowd.flows_of(_prune.flow_slug) end) as flow (slug);
   execute format($query$
     select array_agg(next.run_id) as run_ids, array_agg(next.at) as ats, count(*)::int as number
-      from ((select run.run_id, run.started_at as at from pgflow.runs as run
-              where (run.started_at, run.run_id) > ($1, $2) and run.started_at < $3 %1$s
-              order by run.started_at, run.run_id limit $4)
-            union all
-            (select run.run_id, run.created_at from pgflowd.runs as run
-              where (run.created_at, run.run_id) > ($1, $2) and run.created_at < $3 %1$s
-                and run.state <> 'started'
-              order by run.created_at, run.run_id limit $4)
-            order by at, run_id limit $4) as next
-    $query$, 'and run.flow_slug = ' || quote_literal(_prune.flow_slug))
+      from (%s order by at, run_id limit $4) as next
+    $query$, parts)
     into looked
     using coalesce(_prune.after_at, '-infinity'),
           coalesce(_prune.after_run, '00000000-0000-0000-0000-000000000000'),

@@ -14,7 +14,8 @@ begin
               where run.flow_slug = flow.flow_slug order by run.started_at limit 1)) as before
       from pgflow.flows as flow
      cross join lateral pgflowd._queues(flow.flow_slug) as queue
-     where _prune_leftovers.flow_slug is null or flow.flow_slug = _prune_leftovers.flow_slug
+     where _prune_leftovers.flow_slug is null
+        or flow.flow_slug = any (pgflowd.flows_of(_prune_leftovers.flow_slug))
      order by queue.queue_name
   loop
     continue when archive.messages is null;

@@ -15,7 +15,8 @@ language sql stable set search_path = '' as $$
       join pgflowd.minutes as one
         on one.flow_slug = flow.flow_slug and one.is_hour = length.is_hour
        and one.at > date_trunc(length.name, now() - flow_stats.since)
-     where flow_stats.flow_slug is null or flow.flow_slug = flow_stats.flow_slug
+     where flow_stats.flow_slug is null
+        or flow.flow_slug = any (pgflowd.flows_of(flow_stats.flow_slug))
   ), counted as (
     select told.flow_slug, told.step_slug, sum(told.completed)::bigint as completed,
            sum(told.failed)::bigint as failed, sum(told.timed_out)::bigint as timed_out,

@@ -8,12 +8,15 @@ returns table (run_id uuid, step_slug text, task_index int, flow_slug text, atte
                token bigint, outcome text, error_type text, error_message text,
                failed_at timestamptz)
 language plpgsql stable set search_path = '' as $$
+declare
+  flows constant text[] := case when list_dead.flow is not null
+                                then pgflowd.flows_of(list_dead.flow) end;
 begin
-  return query execute $query$
+  return query execute replace($query$
     select dead.run_id, dead.step_slug, dead.task_index, dead.flow_slug, dead.attempts, dead.token,
            dead.outcome, dead.error_type, dead.error_message, dead.failed_at
       from (select run.run_id, run.status, run.started_at from pgflow.runs as run
-             where ($1 is null or run.flow_slug = $1)
+             where ($1 is null or run.flow_slug @@)
                and ($2 is null or run.started_at > now() - $2)
              order by run.started_at desc limit 100000) as newest
      cross join lateral (
@@ -22,5 +25,6 @@ begin
      where newest.status = 'failed'
      order by newest.started_at desc, dead.step_slug, dead.task_index
      limit $3
-    $query$ using list_dead.flow, list_dead.since, list_dead.max_tasks;
+    $query$, '@@', case when cardinality(flows) > 1 then '= any ($4)' else '= $1' end)
+    using flows[1], list_dead.since, list_dead.max_tasks, flows;
 end $$;
