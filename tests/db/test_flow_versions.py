@@ -11,6 +11,7 @@ import pytest
 from support.rows_read import rows_read
 
 from pgflowd import Flow, Limit
+from pgflowd.core.definition.schedule import schedules_json
 from pgflowd.core.definition.versions import Code, facts_of
 from pgflowd.db import flows
 from pgflowd.db.definitions import define, unserved_versions, version_to_serve
@@ -175,6 +176,32 @@ def test_each_version_is_undone_by_the_flow_that_is_in_its_order(conn):
         for name in ("undo_orders", "orders", "undo_orders")
     ]
     assert pruned == [[], ["orders_2", "orders_3"], ["undo_orders_2", "undo_orders_3"]]
+
+
+def test_a_schedule_starts_the_current_version_and_each_tick_once(conn, orders):
+    def tick() -> tuple:
+        query = "select pgflowd.tick(name, due_at, due_at, %s) from pgflowd.schedules"
+        conn.execute(query, (["2026-01-01T03:00Z"],))
+        query = "select count(*), min(flow_slug) from pgflow.runs"
+        return conn.execute(query).fetchone()
+
+    def schedules() -> list[tuple]:
+        return conn.execute("select name, flow_slug, cron from pgflowd.schedules").fetchall()
+
+    daily, hourly = ({"schedules": schedules_json("orders", {"cron": cron})}
+                     for cron in ("@daily", "@hourly"))  # fmt: skip
+    orders(FIRST | daily)
+    orders(SECOND | hourly)
+    assert schedules() == [("orders", "orders", "@hourly")]
+    assert tick() == (1, "orders_2")
+
+    orders(THIRD | hourly)
+    assert tick() == (1, "orders_2")
+    conn.execute("select pgflowd.rollback_version('orders')")
+    define(conn, Code("orders", THIRD | daily), "create")  # a worker whose code is not current
+    assert schedules() == [("orders", "orders", "@hourly")]
+    define(conn, Code("orders", SECOND | daily), "create")
+    assert schedules() == [("orders", "orders", "@daily")]
 
 
 def test_w322_an_old_version_that_may_undo_open_runs_needs_its_handlers(conn):

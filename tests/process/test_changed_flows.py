@@ -143,7 +143,16 @@ def forget(validate):
 def fail():
     raise Fail("no")
 """
-MORE = """
+HOLD = """
+@flow.{hold}
+def hold(validate):
+    return "held"
+
+@flow.undo(hold)
+def give(hold):
+    return [hold, "{code}"]
+"""
+CHARGE = """
 @flow.step
 def charge(validate):
     return 2
@@ -155,10 +164,12 @@ def refund(charge):
 
 
 def test_runs_of_each_version_are_undone_by_the_flow_that_undoes_its_steps(setup, database):
-    orders(setup, UNDOING.format(more="", last="validate"))
+    hold = HOLD.format(hold="step", code="old")
+    orders(setup, UNDOING.format(more=hold, last="hold"))
     daemon = setup.serve()
     old = started(daemon, database)
-    orders(setup, UNDOING.format(more=MORE, last="charge"))
+    retired = HOLD.format(hold="retired(since=2)", code="new")
+    orders(setup, UNDOING.format(more=CHARGE + retired, last="charge"))
     deployed(daemon)
     assert daemon.command("reload").returncode == 0
     new = started(daemon, database)
@@ -173,3 +184,5 @@ def test_runs_of_each_version_are_undone_by_the_flow_that_undoes_its_steps(setup
         "select undo_of, flow_slug from pgflowd.runs where undo_of is not null"
     ).fetchall()
     assert {str(of): flow for of, flow in undone} == {old: "undo_orders", new: "undo_orders_2"}
+    held = "select output from pgflow.step_tasks where step_slug = 'undo_hold'"
+    assert conn.execute(held).fetchall() == [(["held", "new"],)]
