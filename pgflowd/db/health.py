@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import starmap
 
-from pgflowd.core.documents.database import DatabaseHealth, TableHealth
+from pgflowd.core.documents.database import DatabaseCondition, TableHealth
 from pgflowd.db.obstacles import oldest_transactions, queue_share
 from pgflowd.db.pruning import kept
 from pgflowd.db.query import Query, SyncConnection, database_time, execute
 from pgflowd.db.server_connections import server_connections
 
 
-def database_health(conn: SyncConnection, most_tables: int) -> DatabaseHealth:
+def database_health(conn: SyncConnection, most_tables: int) -> DatabaseCondition:
     connections = execute(conn, server_connections(is_ours=False))
     oldest = execute(conn, oldest_transactions(0, 1))
     server, name = execute(conn, _server())
-    return DatabaseHealth(
+    return DatabaseCondition(
         now=execute(conn, database_time()),
         server=server,
         name=name,

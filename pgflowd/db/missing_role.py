@@ -15,7 +15,8 @@ STARTER, VIEWER = "pgflow_starter", "pgflow_viewer"
 
 OF_OWNERS = re.compile(
     r"_?create(_\w+)?|add_step|ensure_flow_compiled|delete_flow_and_data|prune_data_older_than"
-    r"|prune(_next)?|delete_run|setup_\w+|cleanup_\w+|set_setting|watch_queue|share_queue|drop_queue|purge_queue"
+    r"|_?prune(?!_expired)\w*|_?delete_runs?|setup_\w+|cleanup_\w+|set_setting|watch_queue"
+    r"|share_queue|drop_queue|purge_queue"
 )
 OF_STARTERS = {
     "start_flow",
@@ -33,7 +34,7 @@ OF_STARTERS = {
 }
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"
-    r"|active_runs|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
+    r"|active_runs|current_flow|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
 )
 OF_WORKERS = re.compile(r"workers|attempts|step_tasks|settings|schema_history|[aq]_\w+")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")

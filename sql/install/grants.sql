@@ -60,7 +60,7 @@ begin
         ('pgflowd', 'pgflow_worker', true, 'sv',
          '^(answer|cancel|current_flow|fire_schedule|follow|get_run|pause|pause_flow|pause_schedule|postpone_schedule|remove_schedule|reschedule|resume|resume_flow|resume_schedule|schedule_troubles|set_schedule|signal|start|start_child|tick|prune_expired|undo|_process_due_awaits|_process_due_runs)$'),
         ('pgflowd', 'pgflow_starter', true, 'sv', '^(answer|cancel|current_flow|follow|get_run|pause|reschedule|resume|signal|start|undo)$'),
-        ('pgflowd', 'pgflow_viewer', true, 'v', '^(follow|get_run)$'),
+        ('pgflowd', 'pgflow_viewer', true, 'sv', '^(current_flow|follow|get_run)$'),
         ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue|_?prune|_?delete_runs?)'),
         ('pgflowd', 'pgflow_viewer', false, 'is', ''),
         ('pgmq', 'pgflow_owner', false, 'ivs', ''),

@@ -189,7 +189,7 @@ def test_an_error_is_printed_once_and_also_its_end(project: Path):
         code = dev.stop()
     assert code == 0
     assert dev.output.count("E201") == 1
-    assert dev.output.count("W310") == 1 and "timeout is 7 in the code" in dev.output
+    assert "double: step twice: timeout unset → 7" in dev.output
 
 
 UNLUCKY = """

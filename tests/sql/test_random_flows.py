@@ -29,6 +29,7 @@ def create(session, flow):
     slug = f"r{next(NAMES)}"
     shape = {"steps": flow["steps"], "options": flow["options"]}
     session.do("select pgflow._create_flow_from_shape(%s, %s)", slug, Jsonb(shape))
+    session.do("select pgflowd._set_undo_options(%s, %s)", slug, Jsonb(shape))
     return slug
 
 

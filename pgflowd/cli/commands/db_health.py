@@ -9,7 +9,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import LIMIT_OPTION
 from pgflowd.cli.terminal.screen import DASH
-from pgflowd.core.documents.database import DatabaseHealth
+from pgflowd.core.documents.database import DatabaseCondition
 from pgflowd.core.pruning import told_retention
 from pgflowd.core.text import ago, size
 
@@ -38,7 +38,7 @@ def health(app: App, limit: int) -> None:
     _print_tables(app, found)
 
 
-def _lines(found: DatabaseHealth) -> list[tuple[str, str]]:
+def _lines(found: DatabaseCondition) -> list[tuple[str, str]]:
     oldest, kept = found.oldest_transaction, found.kept
     runs = "" if kept.runs is None else f", about {kept.runs:,} runs"
     since = "" if kept.since is None else f", the oldest of {ago(kept.since, found.now)}"
@@ -52,7 +52,7 @@ def _lines(found: DatabaseHealth) -> list[tuple[str, str]]:
     ]
 
 
-def _print_tables(app: App, found: DatabaseHealth) -> None:
+def _print_tables(app: App, found: DatabaseCondition) -> None:
     dash = app.out.sign(DASH)
     rows = [
         (

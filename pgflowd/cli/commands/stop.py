@@ -27,7 +27,7 @@ _RESULTS = {
     ReloadResult.REMOVED: "drained and removed",
     ReloadResult.DISABLED: "disabled",
     ReloadResult.PARKED: "parked",
-    ReloadResult.KEPT_OLD: "kept the old code and shape, because the new code is broken",
+    ReloadResult.KEPT_OLD: "kept the old code and shape, because the new code cannot be served",
     ReloadResult.RESTARTING: "crashed, and is tried again",
     ReloadResult.DRAINING: "still drains",
     ReloadResult.STARTING: "still starts",

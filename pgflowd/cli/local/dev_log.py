@@ -2,7 +2,7 @@
 Turns the daemon's log into the short lines that `pgflowd dev` prints.
 
 The daemon logs JSON into a pipe. Printed are: runs, the output of handlers, failures with the last
-calls in the user's code, and warnings and errors of the daemon. A line that is not one of our
+calls in the user's code, changed options, and warnings and errors of the daemon. A line that is not one of our
 records is printed unchanged.
 """
 
@@ -92,6 +92,8 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
         return f"{code} {task}" if code else task
     if event in _RUN_EVENTS:
         return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
+    if event == "flow.changed":  # in the database, by a worker that starts
+        return f"{flow}: {record.get('text')}"
     if event == "listener.regained":
         return "the database is back"
     if event in _REDUNDANT or record.get("level") not in {"warning", "error"}:

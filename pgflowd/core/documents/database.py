@@ -32,7 +32,7 @@ class TableHealth:
 
 
 @dataclass(frozen=True)
-class DatabaseHealth:
+class DatabaseCondition:
     """A database as it was at `now`, by its own clock."""
 
     now: datetime

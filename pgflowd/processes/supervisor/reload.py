@@ -235,7 +235,7 @@ def _still_running(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Problem]:
     """Return a warning per broken entry whose worker still has the old code."""
     idle = {ChildState.PARKED, ChildState.DISABLED}
     running = {each.spec.entry for each in tree.workers if each.state not in idle}
-    text = "is broken, and its worker has the old code until it ends"
+    text = "cannot be served as it is, and its worker has the old code until it ends"
     return [
         Problem(each.code, f"{each.entry} {text}: {each.text}", None, "pgflowd reload")
         for each in broken

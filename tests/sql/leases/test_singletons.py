@@ -87,7 +87,7 @@ def test_a_line_at_rest_is_due_for_nobody(own: LeaseDatabase) -> None:
         start(own, flow)
     process(own)
     assert own.value("select count(*) from pgflowd.runs where due_at is not null") == 0
-    assert own.row("select * from pgflowd.process_due()") == (0, None)
+    assert own.row("select done, next_s from pgflowd.process_due()") == (0, None)
 
 
 def test_existing_is_the_run_that_has_the_key_or_the_first_in_line(own: LeaseDatabase) -> None:
