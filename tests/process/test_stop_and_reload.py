@@ -479,8 +479,8 @@ def test_a_reload_tells_what_became_of_each_flow(setup, database):
     setup.config(supervisor={"drain_timeout": "1m"}, **{"flows.gamma": {"enabled": False}})
 
     command = [*PGFLOWD, "reload", "-c", str(daemon.config)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, env=setup.environ) as asked:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=setup.environ) as asked:
         daemon.until("supervisor.reloaded")
         assert asked.poll() is None  # a task of beta still runs
         gate.touch()

@@ -2,8 +2,8 @@
 Turns the daemon's log into the short lines that `pgflowd dev` prints.
 
 The daemon logs JSON into a pipe. Printed are: runs, the output of handlers, failures with the last
-calls in the user's code, changed options, and warnings and errors of the daemon. A line that is not one of our
-records is printed unchanged.
+calls in the user's code, changed options, and warnings and errors of the daemon. A line that is not
+one of our records is printed unchanged.
 """
 
 from __future__ import annotations
