@@ -211,6 +211,13 @@ def list_runs(
     return Query(_LIST_RUNS, params, _read_listed_runs)
 
 
+def started_runs(flow_slug: str, most: int) -> Query[list[Run]]:
+    """Return the newest runs of a flow with their inputs, also those that have not begun."""
+    return Query(
+        _STARTED_RUNS, (flow_slug, most), lambda rows: [run_of(decode(r[0])) for r in rows]
+    )
+
+
 def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     """Return the steps of a run in topological order."""
 
@@ -301,6 +308,9 @@ _LIST_RUNS = """
 select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
        start_at, labels, share, undo_of
   from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)
+"""
+_STARTED_RUNS = """
+select (pgflowd.get_run(run_id) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,

@@ -7,6 +7,7 @@ from pgflowd.testing.context import FakeContext, fake_context
 from pgflowd.testing.engine import EndedWait
 from pgflowd.testing.result import FlowRun, StepRun, TaskRun
 from pgflowd.testing.run_flow import run_flow
+from pgflowd.testing.started import assert_not_started, assert_started
 
 __all__ = [
     "EndedWait",
@@ -15,6 +16,8 @@ __all__ = [
     "StartedChild",
     "StepRun",
     "TaskRun",
+    "assert_not_started",
+    "assert_started",
     "fake_context",
     "run_flow",
 ]

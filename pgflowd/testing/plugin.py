@@ -2,7 +2,7 @@
 The pytest plugin: fixtures for testing flows on a real database, and pictures of failed runs.
 
     pgflow_server   the server of the whole test run: an embedded one, or that of `--pgflow-dsn`
-    pgflow_db       a fresh database with our schema, dropped after the test
+    pgflow_db       a fresh database with our schema, dropped after the test, or a shared one
     pgflow_daemon   a daemon that serves in it the flows that the project's config names
 
 The report of a failing test shows the runs that it made with `run_flow`.
@@ -51,6 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    text = 'pgflow_db(reset): "truncate" shares a database with other tests, emptied before each'
+    config.addinivalue_line("markers", text)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     call: pytest.CallInfo[Any],
@@ -73,11 +78,39 @@ def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
         yield server
 
 
-@pytest.fixture
-def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
-    """A fresh database with our schema: `dsn`, `client`, and `connect()`."""
+@pytest.fixture(scope="session")
+def pgflow_kept_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
+    """The database of all tests with `@pytest.mark.pgflow_db(reset="truncate")`."""
     with pgflow_server.database() as database:
         yield database
+
+
+@pytest.fixture
+def pgflow_db(request: pytest.FixtureRequest) -> Iterator[ScratchDatabase]:
+    """
+    A fresh database with our schema: `dsn`, `client`, `connect()`, `deploy()`, `drain()`.
+
+    `@pytest.mark.pgflow_db(reset="truncate")`: one for all such tests, without rows of others.
+    """
+    if reset_of(request.node.get_closest_marker("pgflow_db")) == "truncate":
+        kept: ScratchDatabase = request.getfixturevalue("pgflow_kept_db")
+        kept.truncate()
+        yield kept
+        return
+    server: ScratchServer = request.getfixturevalue("pgflow_server")
+    with server.database() as database:
+        yield database
+
+
+def reset_of(marker: pytest.Mark | None) -> str:
+    """How the database of a test becomes empty: by "truncate", or as a "new" one."""
+    if marker is None:
+        return "new"
+    reset = marker.kwargs.get("reset")
+    if marker.args or marker.kwargs.keys() != {"reset"} or reset not in ("new", "truncate"):
+        text = 'write @pytest.mark.pgflow_db(reset="truncate"), or "new" for a database of its own'
+        raise pytest.UsageError(text)
+    return str(reset)
 
 
 @pytest.fixture

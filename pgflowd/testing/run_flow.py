@@ -16,6 +16,7 @@ gets its own copies of all values, as from the database, so it changes no other'
     children    for each flow that handlers start a flow, or a function from input to output
     labels, scheduled_for
                 what `ctx.labels` and `ctx.scheduled_for` return
+    now         when the run begins; the time by the calendar goes on from there in virtual time
     connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
                 did not complete its task is rolled back unless it is in autocommit
 """
@@ -52,6 +53,7 @@ from pgflowd.testing.engine import (
     json_null,
     waiting,
 )
+from pgflowd.testing.mocks import named_by, refuse_unknown_parameters
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 from pgflowd.testing.signals import sent_signals
 from pgflowd.testing.tested_context import ATTEMPT, TestedContext
@@ -90,6 +92,7 @@ def run_flow(
     labels: Mapping[str, str] | None = None,
     scheduled_for: datetime | None = None,
     connection: Connection[Any] | None = None,
+    now: datetime | None = None,
 ) -> FlowRun:
     """
     Execute a flow, or a job, to its end. A failed run is a value, not an exception.
@@ -110,6 +113,7 @@ def run_flow(
     )
     handlers.labels, handlers.scheduled_for = dict(labels or {}), scheduled_for
     handlers.children = TestedChildren({} if children is None else children)
+    handlers.began_at = _checked_now(now)
     result = _executed(engine, handlers)
     if run.status is RunStatus.FAILED and flow.shape()["options"].get("onFailure") == "undo":
         result = _undone(result, handlers)
@@ -200,6 +204,7 @@ class TestedHandlers:
         self.mock, self.fail, self.connection = mock, fail, connection
         self.labels: Mapping[str, str] = {}
         self.scheduled_for: datetime | None = None
+        self.began_at: datetime | None = None
         self.children = TestedChildren({})
         self.now: Callable[[], float] = lambda: 0.0  # virtual time
         self.tracebacks: dict[Key, str] = {}  # of each task's last failure
@@ -209,7 +214,7 @@ class TestedHandlers:
             _refuse_not_raisable(slug, raised)
         for slug, mocked in mock.items():
             if callable(mocked):
-                _refuse_unknown_parameters(self.steps[slug], mocked)
+                refuse_unknown_parameters(self.steps[slug], mocked)
 
     def execute(self, record: ClaimedRecord) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
@@ -249,7 +254,7 @@ class TestedHandlers:
         if not callable(handler):
             return handler
         if step.slug in self.mock:
-            arguments = _named_by(handler, arguments)
+            arguments = named_by(handler, arguments)
         output = handler(**arguments)
         return _awaited(output) if inspect.iscoroutine(output) else output
 
@@ -258,6 +263,7 @@ class TestedHandlers:
             run=self.run,
             tested_children=self.children,
             now=self.now(),
+            moment=self.moment(),
             version=self.steps[record.step_slug].options.get("version", 1),
             run_id=record.run_id,
             flow_slug=self.flow.slug,
@@ -267,7 +273,7 @@ class TestedHandlers:
             max_attempts=record.max_attempts,
             token=record.attempt,
             caps=self.run.states[record.step_slug].tasks[record.task_index].caps,
-            deadline=datetime.now(UTC) + timedelta(seconds=record.timeout_s),
+            deadline=self.moment() + timedelta(seconds=record.timeout_s),
             labels=self.labels,
             scheduled_for=self.scheduled_for,
             run_input=self.run.input,
@@ -277,6 +283,12 @@ class TestedHandlers:
             },
             connection=self.connection,
         )
+
+    def moment(self) -> datetime:
+        """The time by the calendar: virtual, if the test has said when it begins."""
+        if self.began_at is None:
+            return datetime.now(UTC)  # as handlers read it that ask the clock
+        return self.began_at + timedelta(seconds=self.now())
 
     def _refuse_unknown(self, argument: str, by_slug: Mapping[str, Any]) -> None:
         if not isinstance(by_slug, Mapping):
@@ -292,31 +304,10 @@ class TestedHandlers:
                 raise ValueError(f"{text}; {hint}" if hint else text)
 
 
-def _named_by(mocked: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a mock has parameters for; all of them if it takes any."""
-    names = _parameters_of(mocked)
-    return arguments if names is None else {n: v for n, v in arguments.items() if n in names}
-
-
-def _parameters_of(mocked: Callable[..., Any]) -> set[str] | None:
-    """The names of a mock's parameters; None if it takes any, or does not tell."""
-    try:
-        parameters = inspect.signature(mocked).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return None
-    return {each.name for each in parameters if each.kind is not each.VAR_POSITIONAL}
-
-
-def _refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
-    known = {each.name for each in step.parameters}
-    for name in sorted((_parameters_of(mocked) or set()) - known):
-        parameter = inspect.signature(mocked).parameters[name]
-        if parameter.default is parameter.empty:
-            hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
-            text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
-            raise ValueError(f"{text}; {hint}")
+def _checked_now(now: datetime | None) -> datetime | None:
+    if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
+        raise TypeError(f"now must be a datetime with a time zone, not {now!r}")
+    return now
 
 
 @contextmanager

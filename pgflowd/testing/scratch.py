@@ -28,11 +28,30 @@ import pgflowd.db.schema
 from pgflowd.resources import shipped
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pgflowd.client import Client
+    from pgflowd.core.documents.runs import Run
+    from pgflowd.testing.drain import Flows
 
 _OTHER_RUNS = """
 select count(*) from pg_locks
  where locktype = 'advisory' and classid::bigint = %s and pid <> pg_backend_pid()
+"""
+
+_KEPT = [
+    "pgflow.deps", "pgflow.flows", "pgflow.steps", "pgflowd.flow_options", "pgflowd.schedules",
+    "pgflowd.schema_history", "pgflowd.settings", "pgflowd.step_options", "pgflowd.versions",
+    "pgmq.meta", "pgmq.notify_insert_throttle", "pgmq.topic_bindings",
+]  # fmt: skip
+_TABLES = """
+select format('%%I.%%I', namespace.nspname, class.relname)
+  from pg_catalog.pg_class as class
+  join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+ where class.relkind in ('r', 'p') and not class.relispartition
+   and namespace.nspname not like 'pg\\_%%' and namespace.nspname <> 'information_schema'
+   and namespace.nspname || '.' || class.relname <> all (%s)
+ order by class.oid
 """
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -66,6 +85,39 @@ class ScratchDatabase:
         from pgflowd.client import Client
 
         return Client(self.dsn)
+
+    def deploy(self, flows: Flows) -> None:
+        """Create flows and jobs here, so that their runs can be started."""
+        from pgflowd.testing.drain import deploy
+
+        deploy(self._own, flows)
+
+    def drain(self, flows: Flows, *, hurry: bool = False) -> list[Run]:
+        """
+        Execute all tasks of these flows that are due, in this process; return their runs.
+
+        `hurry`: delays, pauses between attempts and timers count as over, the first one first.
+        """
+        from pgflowd.testing.drain import drain
+
+        return drain(self.dsn, flows, hurry=hurry)
+
+    def hurry(self, run: Run | UUID | str) -> None:
+        """Let the delays, the pauses between attempts and the timers of a run be over."""
+        from pgflowd.testing.hurry import hurry
+        from pgflowd.testing.started import run_id_of_run
+
+        hurry(self._own, run_id_of_run(run))
+
+    def truncate(self) -> None:
+        """Delete all rows but the schema's own; flows, their options and schedules stay."""
+        tables = [name for (name,) in self._own.execute(_TABLES, (_KEPT,)).fetchall()]
+        if tables:
+            self._own.execute(f"truncate {', '.join(tables)} restart identity".encode())
+
+    @cached_property
+    def _own(self) -> Connection:
+        return self.connect()
 
     def close(self) -> None:
         if "client" in self.__dict__:

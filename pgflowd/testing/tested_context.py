@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pgflowd.core.context import Context
@@ -27,6 +28,7 @@ class TestedContext(PlainContext):
     run: EngineRun = field(kw_only=True)
     tested_children: TestedChildren = field(kw_only=True)
     now: float = 0.0  # virtual time
+    moment: datetime = field(kw_only=True)  # by the calendar
     version: int = 1  # the option of the step
 
     @property
@@ -70,6 +72,9 @@ class TestedContext(PlainContext):
 
     def _now(self) -> float:
         return self.now
+
+    def _moment(self) -> datetime:
+        return self.moment
 
     @contextmanager
     def _work_of_memo(self) -> Iterator[Keep]:

@@ -27,9 +27,9 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
+from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import checkpoints, child_runs, doorbells, runs, tasks, workers
+from pgflowd.db import doorbells, handler_requests, runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import (
@@ -252,10 +252,11 @@ class DatabaseConnections:
                 body = await self._way_in(conn)
             elif task is None:
                 refusal = Refusal("the task has ended")
-            elif query := self._query(request, task):
+            elif query := handler_requests.reading(request, task):
                 body = await execute_async(conn, query)
             else:
-                done = await execute_async(conn, self._change(request, task))
+                change = handler_requests.changing(request, task, self._lease_s)
+                done = await execute_async(conn, change)
                 if not done:
                     return events.Fetched(action.connection, is_locked=True)
                 body = done if isinstance(done, bytes) else None
@@ -282,35 +283,6 @@ class DatabaseConnections:
             "lease_s": self._lease_s,
         }
         return json.dumps(way_in).encode()
-
-    def _query(self, request: FetchRequest, task: Task) -> Query[Any] | None:
-        """What a handler reads; None if it changes something."""
-        if request.kind is HandlerRequest.RUN_INPUT:
-            return workers.run_input(task.run_id)
-        if request.kind is HandlerRequest.STEP_OUTPUT:
-            return workers.step_output(task.run_id, request.step)
-        if request.kind is HandlerRequest.WISHES:
-            return workers.run_wishes(task.run_id)
-        if request.kind is HandlerRequest.ORIGINAL:
-            return workers.read_original(task.key, request.parts)
-        if request.kind is HandlerRequest.CHECKPOINTS:
-            one = request.checkpoint
-            return checkpoints.load_one(task.key, one) if one else checkpoints.load(task.key)
-        if request.kind is HandlerRequest.CHILDREN:
-            return child_runs.children(task.key)
-        if request.kind is HandlerRequest.RUNS:
-            return child_runs.read_runs(request.runs)
-        return None
-
-    def _change(self, request: FetchRequest, task: Task) -> Query[Any]:
-        """Change something for a task; nothing is done, and false returned, while it is locked."""
-        name, token = request.checkpoint, task.token
-        if request.kind is HandlerRequest.START:
-            return child_runs.start(task.key, token, request.runs[0], request.data.decode())
-        if request.kind is HandlerRequest.DROP:
-            return checkpoints.drop(task.key, token, name)
-        data, version = request.data.decode(), request.version
-        return checkpoints.save(task.key, token, name, data, version, self._lease_s)
 
     async def _publish(
         self, connection: ConnectionName, output: OutputStream

@@ -1,0 +1,262 @@
+"""
+Executes what is due on a real database, in this process: `pgflow_db.drain(flows)`.
+
+Claims, reports and all that happens in between is the database's, and what a handler gets is a
+runner's: its `ctx`, and a connection on which its rows and its completion commit together. Worker
+and runner are one process, so no timeout of a step is enforced, and nothing is cleaned up after a
+handler. All needs of steps are met. Ticks of schedules start nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+
+from pgflowd.core import context
+from pgflowd.core.completion import is_busy
+from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.versions import Code, facts_of, with_run
+from pgflowd.core.documents.runs import Run
+from pgflowd.core.json import as_stored
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.waiting import Suspended
+from pgflowd.core.worker.events import Verdict
+from pgflowd.core.worker.runner_request import request_of
+from pgflowd.core.worker.runner_result import report_of
+from pgflowd.core.worker.state import HandlerRequest
+from pgflowd.core.worker.task import Task, TaskReport
+from pgflowd.db import due, handler_requests, operations, tasks, workers
+from pgflowd.db.connection import connect
+from pgflowd.db.definitions import define, find_version
+from pgflowd.db.query import Query, database_identity, execute
+from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
+from pgflowd.flow import Flow
+from pgflowd.host.frame import Frame
+from pgflowd.processes.runner.handler import Caller
+from pgflowd.processes.runner.main import RunnerProcess
+from pgflowd.testing.hurry import hurry as let_time_pass
+
+MAX_TASKS = 10_000  # a test with more of them would never end
+MAX_OUTPUT_BYTES = 64 << 20
+LEASE_S = 3600.0  # nobody renews it
+LOCKED_S = 5.0  # so long a drain waits for who has locked a run
+NAP_S = 0.01
+Flows = Flow | Callable[..., Any] | Iterable[Flow | Callable[..., Any]]
+
+
+def flows_of(given: Flows) -> list[Flow]:
+    """Flows and jobs as flows, with those that undo them."""
+    several = [given] if isinstance(given, Flow) or hasattr(given, "flow") else given
+    if not isinstance(several, Iterable):
+        raise TypeError(f"a drain takes flows and jobs, not {given!r}")
+    found: list[Flow] = []
+    for each in several:
+        flow = getattr(each, "flow", each)
+        if not isinstance(flow, Flow):
+            raise TypeError(f"a drain takes flows and jobs, not {each!r}")
+        found += [flow, flow.undo_flow] if flow.undo_flow else [flow]
+    return found
+
+
+def deploy(conn: psycopg.Connection[Any], flows: Flows) -> None:
+    """Create flows in the database, or let their options follow the code."""
+    for flow in flows_of(flows):
+        define(conn, Code(flow.slug, flow.shape(), facts_of(flow.spec)), "version")
+
+
+def drain(dsn: str, flows: Flows, *, hurry: bool = False) -> list[Run]:
+    """Execute all that is due; return the runs of which a task was executed, as they are then."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _drained(dsn, flows, hurry)
+    with ThreadPoolExecutor(1, "drain") as thread:  # async handlers need a loop of their own
+        return thread.submit(copy_context().run, _drained, dsn, flows, hurry).result()
+
+
+def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:
+    with connect(dsn, name="pgflowd test") as conn:
+        deploy(conn, flows)
+        drainers = [Drainer(conn, dsn, flow) for flow in flows_of(flows)]
+        run_ids: dict[str, None] = {}
+        while True:
+            did = bool(execute(conn, due.process_due()).done)
+            for each in drainers:
+                for task in each.claim():
+                    did = True
+                    run_ids[task.run_id] = None
+                    each.execute(task)
+            if sum(each.executed for each in drainers) > MAX_TASKS:
+                raise RuntimeError(f"{MAX_TASKS} tasks were executed, and there are more")
+            if not did and not (hurry and let_time_pass(conn)):
+                break
+        for each in drainers:
+            execute(conn, workers.mark_stopped(each.worker_id, keeps_doorbell=False))
+        return [operations.run_sync(conn, operations.get(UUID(run_id))) for run_id in run_ids]
+
+
+class Drainer:
+    """The worker and the runner of one flow."""
+
+    def __init__(self, conn: psycopg.Connection[Any], dsn: str, flow: Flow) -> None:
+        self._conn = conn
+        self.worker_id, self.executed = uuid4(), 0
+        shape = flow.shape()
+        self._slug = find_version(conn, flow.slug, shape) or flow.slug
+        self._steps: Mapping[str, StepSpec] = flow.steps
+        self._with_run = sorted(with_run(shape, facts_of(flow.spec), 1))
+        needs = (step.options.get("needs") or () for step in flow.steps.values())
+        self._caps = sorted({need for each in needs for need in each})
+        workers.insert_row(conn, self.worker_id, self._slug, flow.slug, self._caps)
+        self._socket = InProcessSocket(conn, dsn, self.worker_id)
+        self._runner = InProcessRunner(flow.slug, self._socket, frozenset(self._caps))
+
+    def claim(self) -> list[Task]:
+        query = tasks.claim(self._slug, self.worker_id, 10, None, self._with_run, self._caps)
+        return execute(self._conn, query)
+
+    def execute(self, task: Task) -> None:
+        """Execute an attempt, and report it."""
+        self.executed += 1
+        self._socket.task = task
+        head = {
+            "token": task.token, "run": task.run_id, "step": task.step, "index": task.task_index,
+            "attempt": task.attempt, "max_attempts": task.max_attempts, "timeout": task.timeout_s,
+            "split": None if task.flow_input is None else len(task.input),
+        }  # fmt: skip
+        frame = Frame(head, task.input + (task.flow_input or b""))
+        done, body = self._runner.execute(self._steps, frame)
+        if not done.get("recorded"):
+            self._report(report_of(task, done, body))
+
+    def _report(self, report: TaskReport) -> None:
+        until = time.monotonic() + LOCKED_S
+        while True:
+            [answer] = execute(self._conn, tasks.report([report]))
+            if not is_busy(answer) or time.monotonic() > until:
+                break
+            time.sleep(NAP_S)
+        if answer.verdict is Verdict.ERROR and report.outcome is Outcome.COMPLETED:
+            text = f"the database refused the completion: {answer.message} ({answer.sqlstate})"
+            self._report(
+                TaskReport(report.task, Outcome.FAILED, error_message=text, error_type="Refused")
+            )
+        elif answer.verdict is Verdict.ERROR:
+            raise RuntimeError(f"an attempt could not be reported: {answer.message}")
+
+
+class InProcessRunner(RunnerProcess):
+    """A runner that leaves this process as it is."""
+
+    def __init__(self, flow: str, socket: InProcessSocket, caps: frozenset[str]) -> None:
+        super().__init__(flow, "", socket, MAX_OUTPUT_BYTES, caps)  # type: ignore[arg-type]
+        self._caller = self._raising = RaisingCaller()
+        self._leftovers = NoLeftovers()  # type: ignore[assignment]
+        self._wants_changes = False
+        self._log_forwarder.setLevel(100)
+
+    def execute(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
+        """Return what a runner sends at the end of a task."""
+        with _unchanged_context():
+            result = self._run(steps, frame)
+        self._sessions.clean()
+        self._sessions.close_kept()
+        if raised := self._raising.interrupt:
+            raise raised
+        return result
+
+    def _title(self, what: str, joint: str = " ") -> None:
+        """The process is pytest's."""
+
+
+# what ends an attempt, as in `run_flow`
+_OF_HANDLERS = (Exception, SystemExit, asyncio.CancelledError, Suspended, BaseExceptionGroup)
+
+
+class RaisingCaller(Caller):
+    """Remembers what ends the test, and no attempt: Ctrl-C, and the outcomes of pytest."""
+
+    interrupt: BaseException | None = None
+
+    def call(self, handler: Any, arguments: Any, stop: Any) -> Any:
+        try:
+            return super().call(handler, arguments, stop)
+        except BaseException as error:
+            if not isinstance(error, _OF_HANDLERS):
+                self.interrupt = error
+            raise
+
+
+class NoLeftovers:
+    """The process goes on with whatever a handler has left."""
+
+    def found(self, peak_kb: int) -> dict[str, list[str]]:
+        return {}
+
+
+@contextmanager
+def _unchanged_context() -> Any:
+    before = context.database_of_task
+    try:
+        yield
+    finally:
+        context.database_of_task = before
+
+
+class InProcessSocket:
+    """In place of a runner's socket: answers from the database at once."""
+
+    is_copy = is_stopping = False
+
+    def __init__(self, conn: psycopg.Connection[Any], dsn: str, worker_id: UUID) -> None:
+        self._conn, self._dsn, self._worker_id = conn, dsn, worker_id
+        self.task: Task | None = None
+
+    def check_stopping(self) -> bool:
+        return False
+
+    def send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        """Nobody waits for it."""
+
+    def note(self, head: dict[str, Any]) -> None:
+        """pytest catches what handlers log."""
+
+    def tell(self, head: dict[str, Any], body: bytes = b"") -> None:
+        if head["say"] == "progress":
+            execute(self._conn, tasks.write_progress(self._worker_id, {head["token"]: body}))
+
+    def ask(self, head: dict[str, Any], body: bytes = b"") -> Frame:
+        try:
+            return Frame({"refusal": None}, self._answer(head, body) or b"")
+        except PgflowdError as error:
+            if head["what"] == HandlerRequest.START and isinstance(error, NotFound):
+                error = UnknownFlow(error.text, next="give the flow to drain(), too")
+            refusal = {"text": error.text, "code": error.code, "next": error.next}
+            return Frame({"refusal": refusal}, b"")
+
+    def _answer(self, head: dict[str, Any], body: bytes) -> bytes | None:
+        request, task = request_of(0, as_stored(head), body), self.task  # tuples become lists
+        assert request is not None and task is not None
+        if request.kind is HandlerRequest.CONNECTION:
+            database = execute(self._conn, database_identity())
+            way_in = {"conninfo": self._dsn, "name": "pgflowd test handler", "database": database}
+            return json.dumps({**way_in, "lease_s": LEASE_S}).encode()
+        query: Query[Any] | None = handler_requests.reading(request, task)
+        if query is not None:
+            found: bytes | None = execute(self._conn, query)
+            return found
+        until = time.monotonic() + LOCKED_S
+        while not (done := execute(self._conn, handler_requests.changing(request, task, LEASE_S))):
+            if time.monotonic() > until:
+                raise PgflowdError("another session has locked the run", code="E411")
+            time.sleep(NAP_S)
+        return done if isinstance(done, bytes) else None
