@@ -49,6 +49,8 @@ def _undo(slug: str) -> Callable[..., None]:
         assert ctx.undo is not None
         task = (ctx.undo.run_id, slug, ctx.undo.task_index, ctx.token)
         note("undo", *task)
+        if ctx.undo.generation == 1 and ctx.flow_input()["refuses"] == slug:
+            raise PermissionError("not yet")
         time.sleep(random.random() * LONGEST_S / 2)
         thrown = random.random()
         if thrown < 0.02:

@@ -99,7 +99,7 @@ WRONG = {
     "told as undone, and is not": """
         select * from to_undo
          where undo_state = 'undone' and undo is not null and undone = 0
-           and (has_completed or was_late)""",
+           and (has_completed or was_late or undo = 'attempted' and was_tried)""",
     "undone without need": """
         select * from to_undo
          where undone > 0 and not (undo is not null and (has_completed or was_late)
@@ -178,14 +178,16 @@ class Undos:
             found = self.rows("select step_slug from pgflow.steps where flow_slug = %s", flow)
             steps = [step for (step,) in found]
             fails = self.chance.choice([*steps, *steps, ""])
-            given = {"fails": fails, "n": self.chance.choice([0, 1, 2, 5])}
+            # of this step the first undo fails
+            refuses = self.chance.choice([*steps, *[""] * 20])
+            given = {"fails": fails, "refuses": refuses, "n": self.chance.choice([0, 1, 2, 5])}
             query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
             self.rows(query, flow, json.dumps(given))
             self.seen["runs"] += 1
 
     def do_something(self) -> None:
-        acts = (self.kill, self.kill, self.kill, self.kill_the_server, self.cancel, self.undo)
-        weights = (3, 3, 3, 0.4, 1, 2)
+        acts = (self.kill, self.kill_the_server, self.cancel, self.undo, self.again)
+        weights = (9, 0.4, 1, 2, 1)
         (act,) = self.chance.choices(acts, weights)
         if act():
             self.seen[act.__name__] += 1
@@ -272,8 +274,9 @@ def survive(seed: int, runs: int, daemons: int = DAEMONS) -> Undos:
             one.look_after_daemons()
             time.sleep(one.chance.uniform(0.05, 0.3))
         one.settle()
-        if one.again():
-            one.settle()
+        while one.again():  # all that has failed
+            one.seen["again"] += 1
+        one.settle()
         one.judge()
         return one
 
