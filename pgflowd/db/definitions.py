@@ -213,8 +213,8 @@ def _follow(
             schedules = []
         except psycopg.errors.InsufficientPrivilege:
             pass
-    texts = [(text, f"run `pgflowd flows deploy {slug}`") for text in schedules]
-    texts += [(each.text, each.remedy(slug)) for each in values if each.differs]
+    texts = [(text, f"run `pgflowd flows deploy {code.name}`") for text in schedules]
+    texts += [(each.text, each.remedy(code.name)) for each in values if each.differs]
     warnings = [Problem("W310", f"{slug}: {text}", PLACE, remedy) for text, remedy in texts]
     return Defined([*_taken(conn, code.name, shape), *warnings], changes)
 

@@ -220,6 +220,7 @@ def test_old_versions_are_counted_listed_rolled_back_and_pruned(here, project, s
 
     assert "analyze_website +1 old, 1 run" in listed.out
     assert len(whole.out.splitlines()) == len(listed.out.splitlines()) + 1
+    assert "analyze_website_2 is current  " in whole.out and "analyze_website  " in whole.out
     assert [run["flow"] for run in both] == ["analyze_website"]
     back = here("flows", "rollback", "analyze_website")
     assert back.out == "analyze_website: starts go to analyze_website\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -336,25 +336,33 @@ def test_the_list_of_flows_has_the_current_version_and_counts_the_old_ones(conn,
     assert versions(conn) == []
 
 
-def test_a_hundred_versions_cost_a_start_what_one_costs(conn, orders):
+def test_a_hundred_versions_cost_a_start_and_a_claim_what_one_costs(conn, orders):
     orders(FIRST)
     conn.execute("analyze")
     start = "select run_id from pgflowd.start('orders', '1')"
+    listed = "select * from pgflowd.list_flows()"
 
     def rows(query: str) -> int:
         with conn.transaction(force_rollback=True):
             conn.execute(query.encode())
             return rows_read(conn, query)
 
-    one = rows(start)
+    def claimed(slug: str) -> int:
+        worker = uuid4()
+        conn.execute("insert into pgflow.workers values (%s, %s, 'test')", (worker, slug))
+        return rows(f"select * from pgflowd.claim('{slug}', '{worker}', 1)")
+
+    one, claim_of_one = rows(start), claimed("orders")
     orders(SECOND)
-    two = rows(start)
+    two, list_of_two = rows(start), rows(listed)
     for number in range(98):
         orders(shape(f"s{number}"))
 
     assert two - one <= 12
     assert rows(start) <= two + 4
-    assert len(conn.execute("select from pgflowd.list_flows()").fetchall()) == 1
+    assert claimed("orders_100") <= claim_of_one
+    assert rows(listed) <= list_of_two + 3 * 98  # the rows of the versions, and no others
+    assert len(conn.execute(listed).fetchall()) == 1
 
 
 def test_versions_share_the_limits_of_their_steps(conn, orders):
@@ -446,3 +454,11 @@ def test_a_version_whose_undos_would_have_too_long_a_slug_is_refused(conn):
     flows.deploy(conn, name, flow("a"))
     with pytest.raises(psycopg.Error, match="more than 42 characters"):
         flows.deploy(conn, name, flow("b"), may_change=True)
+
+
+def test_the_limits_of_a_name_are_those_of_all_versions(conn, orders):
+    for steps in (("a",), ("a", "b:a")):
+        orders(shape(*steps, limit=Limit(2)))
+    limits = "select limit_key, steps, slots from pgflowd.list_limits('orders')"
+
+    assert conn.execute(limits).fetchall() == [("orders/a", ["a"], 2), ("orders/b", ["b"], 2)]

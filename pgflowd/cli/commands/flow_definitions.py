@@ -211,7 +211,7 @@ def prune_versions(app: App, flow: str) -> None:
         with translated(conn):
             gone = execute(conn, versions.prune_versions(flow))
             if execute(conn, flows.flow_shape(undo_flow)) is not None:
-                gone += execute(conn, versions.prune_versions(undo_flow))
+                gone = [*gone, *execute(conn, versions.prune_versions(undo_flow))]
     text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
     app.print_result(text, flow=flow, deleted=gone)
 

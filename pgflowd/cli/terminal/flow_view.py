@@ -82,7 +82,7 @@ def _flow_row(
     elif flow.workers == 0 and flow.active_runs > 0:
         workers = app.out.cell(Marks.WARNING, " 0")
     return [
-        f"{flow.title}{_old_versions(flow)}",
+        _flow_slug(flow) if app.verbose else f"{flow.title}{_old_versions(flow)}",
         str(flow.steps),
         str(flow.queued),
         str(flow.waiting),
@@ -94,6 +94,11 @@ def _flow_row(
         dash if import_s is None else duration(import_s),
         dash if flow.last_run_at is None else ago(flow.last_run_at, now),
     ]
+
+
+def _flow_slug(flow: ListedFlow) -> str:
+    """The flow of the database, and whether it is the current one of several versions."""
+    return f"{flow.flow_slug} is current" if flow.old_versions else flow.flow_slug
 
 
 def _old_versions(flow: ListedFlow) -> str:

@@ -208,7 +208,7 @@ def register(
         raise
     if not has_notifications and worker.signal_strategy == "notify":
         text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
-        remedy = f"run `pgflowd flows deploy {served.slug}` as the owner"
+        remedy = f"run `pgflowd flows deploy {served.name}` as the owner"
         warnings.append(Problem("W311", text, "database", remedy))
     return Registration(conn, has_notifications, tuple(warnings), tuple(changes), version)
 

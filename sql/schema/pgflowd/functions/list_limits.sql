@@ -7,10 +7,10 @@ returns table (limit_key text, steps text[], slots int, taken int, waiting bigin
                first_since timestamptz, holders text[])
 language sql stable set search_path = '' as $$
   with limited as (
-    select option.limit_name as name, array_agg(option.step_slug order by option.step_slug) as steps,
+    select option.limit_name as name, array_agg(distinct option.step_slug order by option.step_slug) as steps,
            max(option.limit_slots) as slots
       from pgflowd.step_options as option
-     where option.flow_slug = list_limits.flow_slug and option.limit_slots is not null
+     where option.flow_slug = any (pgflowd.flows_of(list_limits.flow_slug)) and option.limit_slots is not null
      group by 1
   ), place as (
     select slot.*
