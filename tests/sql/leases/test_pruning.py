@@ -9,7 +9,10 @@ from uuid import UUID
 import psycopg
 import pytest
 from support.child_runs import family, process, start_child
+from support.database import Connection
 from support.leases import LeaseDatabase
+
+from pgflowd.testing.until import until
 
 OLD = """
 with core as (
@@ -62,6 +65,11 @@ def prune(db: LeaseDatabase, **given: object) -> int:
     named = "".join(f", {name} => %({name})s" for name in given)
     query = f"select pgflowd.prune(interval '7 days'{named})"
     return int(db.conn.execute(query.encode(), given).fetchone()[0])
+
+
+def prune_all(conn: Connection) -> int:
+    (count,) = conn.execute("select pgflowd.prune(interval '7 days')").fetchone() or (0,)
+    return int(count)
 
 
 def left(db: LeaseDatabase) -> set[UUID]:
@@ -278,6 +286,20 @@ def test_who_holds_a_run_keeps_it(own: LeaseDatabase) -> None:
 
     assert free not in left(own)
     assert prune(own) == 1
+
+
+def test_a_flow_that_is_deleted_meanwhile_stops_no_prune(own: LeaseDatabase) -> None:
+    flow, run = own.flow(), completed(own)
+    other, conn, pruned = own.connect(), own.connect(), list[int]()
+    with other.transaction():
+        other.execute("select pgflowd.delete_flow(%s)", [flow])
+        pruning = threading.Thread(target=lambda: pruned.append(prune_all(conn)))
+        pruning.start()
+        waits = "select true from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+        until(lambda: own.rows(waits, conn.info.backend_pid))
+    pruning.join()
+
+    assert pruned == [1] and run not in left(own)
 
 
 def test_the_settings_of_retention_decide_what_the_sweeper_deletes(own: LeaseDatabase) -> None:

@@ -19,11 +19,15 @@ begin
      order by queue.queue_name
   loop
     continue when archive.messages is null;
-    execute format(
-      'delete from %1$s as message where message.msg_id = any (array(
-         select one.msg_id from %1$s as one
-          where one.archived_at < $1 order by one.archived_at limit 10000))', archive.messages)
-      using archive.before;
+    begin
+      execute format(
+        'delete from %1$s as message where message.msg_id = any (array(
+           select one.msg_id from %1$s as one
+            where one.archived_at < $1 order by one.archived_at limit 10000))', archive.messages)
+        using archive.before;
+    exception when undefined_table then
+      continue;  -- somebody has deleted the flow meanwhile
+    end;
   end loop;
   if _prune_leftovers.flow_slug is null then
     perform pgflowd._prune_workers(_prune_leftovers.before);
