@@ -25,6 +25,7 @@ from support.leases import LeaseDatabase
 from support.undo import Step, UndoWorld, nearest
 
 SCHEDULES, SEED = int(os.environ.get("SCHEDULES", "25")), int(os.environ.get("SEED", "0"))
+DEAD = "select status from pgflowd.run_status join pgflowd.dead_letters using (run_id)"
 ACTIONS = 40  # of a schedule, before all is finished
 Task = tuple[uuid.UUID, str, int]  # of a run that may be undone
 
@@ -232,6 +233,7 @@ class Schedule:
             if status == "undo_failed":
                 assert mine != has_effect | tried
         assert self.db.rows("select * from pgflowd.violations()") == []
+        assert set(self.db.column(DEAD)) <= {"failed", "undo_failed"}
 
 
 @covers("G22")

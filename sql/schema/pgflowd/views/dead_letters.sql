@@ -1,5 +1,6 @@
 -- dead_letters: the tasks that have failed for good, and their runs with them, with the last attempt that is
--- kept. Those of cancelled runs and of runs that expired are none. `pgflowd.list_dead` is short, whatever there is.
+-- kept. Those of cancelled runs, of runs that expired and of those that are undone are none.
+-- `pgflowd.list_dead` is short, whatever there is.
 create or replace view pgflowd.dead_letters as
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,
          task.attempts_count as attempts, last.token, last.outcome,
@@ -19,4 +20,5 @@ create or replace view pgflowd.dead_letters as
        order by attempt.token desc limit 1) as last on true
    where run.status = 'failed' and not exists (
      select from pgflowd.runs as ended
-      where ended.run_id = run.run_id and ended.cancelled_at is not null);
+      where ended.run_id = run.run_id
+        and (ended.cancelled_at is not null or ended.undo_state in ('wanted', 'undoing', 'undone')));
