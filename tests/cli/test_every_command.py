@@ -194,6 +194,10 @@ FORMS = {
                        "flows set send_email timeuot=30", "did you mean 'timeout'?"),
     "flows deploy": Forms("flows deploy", "unchanged", "flows",
                           "flows deploy send_mail", "E415", 4),
+    "flows rollback": Forms("flows rollback send_email", "starts go to send_email", "flow current",
+                            "flows rollback send_mail", "did you mean", 4, on="changed"),
+    "flows prune-versions": Forms("flows prune-versions send_email", "no old version without",
+                                  "flow deleted", "flows prune-versions send_mail", "E415", 4),
     "flows delete": Forms("flows delete store_items --yes", "deleted", "flow deleted",
                           "flows delete store_items", "--yes", 6),
     "schedules list": Forms("schedules list", "at 03:00 every day (UTC)", "schedules",
@@ -270,6 +274,10 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
                 " values ('analyze_website', 'website', 'completed')"
             )
         if on in ("completed", "undoable"):
+            return
+        if on == "changed":
+            shape = '{"steps": [{"slug": "other", "stepType": "single"}]}'
+            shop.do("select pgflowd.deploy_version('send_email', %s)", shape)
             return
         if on == "scheduled":
             add = "select pgflowd.set_schedule('nightly', 'send_email', '0 3 * * *')"
