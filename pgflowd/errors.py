@@ -9,7 +9,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── AccessDenied E305    a permission is missing
     │   └── OutOfReach   E302    no such version of the schema, or an older one
     ├── RunError         E4xx    something about a run or a task
-    │   ├── OutputError  E403/4  a handler returned what cannot be stored
+    │   ├── OutputError  E403/4  a handler returned what cannot be stored; E418: or not what it said
     │   ├── LeaseLost    E407    PF001: another worker has the task now
     │   ├── NotFound     E409    PF002: no such run, task or worker
     │   │   └── BadDependency E422  PF007: a run to wait for is unknown
@@ -21,6 +21,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   │   ├── KeyTaken E421    PF006: another run has the singleton key
     │   │   └── NotOpen  E423    PF008: the task does not wait, or somebody else has it
     │   ├── UnknownFlow  E415    no such flow in the database
+    │   ├── TypeMismatch E417    a value does not fit the type that it is decoded as
     │   ├── MapInput     E416    the input of a flow with a root map is not an array
     │   ├── TooLarge     E424    PF021: a checkpoint too large, or too many of a task
     │   ├── SignalTimeout E427   a signal, or the end of runs, did not come in time
@@ -72,6 +73,10 @@ TITLES: dict[str, str] = {
     "E213": "flow defined twice",
     "E214": "a pattern is not a JSON object",
     "E215": "when_unmet without a condition",
+    "E216": "an annotation cannot be decoded",
+    "E217": "what a step returns does not fit what another one takes",
+    "W217": "what a step returns does not fit a note of another one",
+    "W218": "an annotation cannot be resolved",
     "E224": "bad schedule",
     "E225": "bad undo",
     "E226": "bad limit",
@@ -132,6 +137,8 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
+    "E417": "a value does not fit its type",
+    "E418": "an output does not fit its annotation",
     "E420": "the run is being, or was, undone",
     "E421": "another run has the singleton key",
     "E422": "a run to wait for is unknown",
@@ -303,6 +310,10 @@ class UnknownFlow(RunError):
 
 class MapInput(RunError):
     default_code = "E416"
+
+
+class TypeMismatch(RunError):
+    default_code = "E417"
 
 
 class TooLarge(RunError):

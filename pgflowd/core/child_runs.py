@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any, Unpack
 
 from pgflowd.core.ids import child_id, run_id_of
-from pgflowd.core.json import as_stored
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import Time, Wait, WaitingContext, WaitKind, seconds_of
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.errors import SignalTimeout
@@ -77,7 +77,7 @@ class StartingContext(WaitingContext):
         name = f"nr {self._counts[f'start {flow}']}" if key is None else f"key {key}"
         new_id = child_id(self.run_id, self.step_slug, self.task_index, flow, name)
         if new_id not in self._children:
-            stored = as_stored(input, what=f"the input of flow {flow}")
+            stored = stored_value(input, what=f"the input of flow {flow}")
             self._children[new_id] = self._start_child(ChildStart(new_id, flow, stored, given))
         return self._children[new_id]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack, overload
 
 from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.suggest import did_you_mean
@@ -88,11 +88,19 @@ class Context(Protocol):
     def undo(self) -> Undo | None:
         """What an undo handler undoes; None for others."""
 
+    @overload
     def flow_input(self) -> Any:
-        """The run's input, fetched by this call."""
+        """The run's input, fetched by this call; with a type, decoded as that."""
 
+    @overload
+    def flow_input(self, as_type: type[T], /) -> T: ...
+    @overload
     def step_output(self, slug: str) -> Any:
-        """The output of a dep, fetched by this call; None if it was skipped. E201: no such step."""
+        """The output of a dep, fetched by this call; with a type, decoded as that. None if it was
+        skipped. E201: no such step."""
+
+    @overload
+    def step_output(self, slug: str, as_type: type[T], /) -> T | None: ...
 
     def conn(self) -> Connection[Any]:
         """A psycopg connection of this runner alone, opened by the first call. What is written over
@@ -126,9 +134,15 @@ class Context(Protocol):
         """End this attempt, unspent; the handler begins again after that time, and passes here.
         With a name if the order of sleeps may differ between attempts."""
 
+    @overload
     def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
-        """Likewise, until the run gets a signal of this name; return what was sent with it. After
-        the timeout return the default, or raise SignalTimeout."""
+        """Likewise, until the run gets a signal of this name; return what was sent with it; with a
+        type, decoded as that. After the timeout return the default, or raise SignalTimeout."""
+
+    @overload
+    def wait_signal(
+        self, name: str, as_type: type[T], /, *, timeout: Time | None = None, default: Any = RAISE
+    ) -> T: ...
 
     def hand_on(self, *, needs: Sequence[str], note: str = "") -> NoReturn:
         """End this attempt, unspent; the handler begins again on a worker that has all of these

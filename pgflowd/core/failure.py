@@ -2,11 +2,11 @@
 Makes the exception of a handler a failure that can be reported.
 
 An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail`, E403
-(an output that is not JSON), E405 (a skipped dep without default), E426 (a caught suspension) and
-E427 (no signal, or no end of runs, in time) forbid a retry, and `RetryAfter` sets the time of the
-next attempt. The same holds inside an exception group, such as a `TaskGroup` raises; the group's
-text names the exceptions in it. Texts lose secrets and characters that PostgreSQL cannot store, and
-are cut.
+(an output that is not JSON), E405 (a skipped dep without default), E417 (an input that does not fit
+its annotation), E426 (a caught suspension) and E427 (no signal, or no end of runs, in time) forbid
+a retry, and `RetryAfter` sets the time of the next attempt. The same holds inside an exception
+group, such as a `TaskGroup` raises; the group's text names the exceptions in it. Texts lose secrets
+and characters that PostgreSQL cannot store, and are cut.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgflowd.errors import PgflowdError
 MAX_TYPE_CHARS = 200  # far above any class name
 MAX_MESSAGE_CHARS = 4000  # enough for people, and small in the tables and the log
 # another attempt of the same code ends in the same way
-FINAL_CODES = {"E403", "E405", "E426", "E427"}
+FINAL_CODES = {"E403", "E405", "E417", "E426", "E427"}
 MAX_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.settings.values import parse_duration
+from pgflowd.core.typed.values import read_as
 from pgflowd.errors import RunError, SignalTimeout
 
 MAX_NAME_CHARS = 200
@@ -190,14 +191,21 @@ class WaitingContext(ABC):
             raise _bad_time("a sleep has a duration or a moment, one of the two")
         self._end_of(wait)
 
-    def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
+    def wait_signal(
+        self,
+        name: str,
+        as_type: Any = None,
+        *,
+        timeout: Time | None = None,
+        default: Any = RAISE,
+    ) -> Any:
         check_signal_name(name)
         in_s = None if timeout is None else seconds_of(timeout, f"the timeout of signal '{name}'")
         self._counts[f"signal {name}"] += 1
         checkpoint = f"signal {name} {self._counts[f'signal {name}']}"
         end = self._end_of(Wait(WaitKind.SIGNAL, name, checkpoint, in_s))
         if "got" in end:
-            return deep_copy(end["got"])
+            return read_as(deep_copy(end["got"]), as_type, f"signal '{name}'")
         if default is RAISE:
             raise SignalTimeout(f"step {self.step_slug}: signal '{name}' did not come in time")
         return default

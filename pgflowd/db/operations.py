@@ -24,6 +24,7 @@ from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.typed.values import encode_value
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
 from pgflowd.db import flows, history, pruning, runs, signals, undos
@@ -174,7 +175,7 @@ def signal(
     check_signal_name(name)
     check_dedup(dedup)
     sent: SignalReceipt = yield signals.send(
-        run_id, name, encode(payload, what="payload"), actor, dedup
+        run_id, name, encode_value(payload, what="payload"), actor, dedup
     )
     return sent
 

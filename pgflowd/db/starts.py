@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.ids import run_id_of, uuid7
-from pgflowd.core.json import encode
+from pgflowd.core.typed.values import encode_value
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import runs
 from pgflowd.db.current_flow import CurrentFlow
@@ -35,7 +35,7 @@ def start(
     flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
 ) -> Operation[Run]:
     require_slug(flow_slug)
-    text, given = encode(input, what="input"), checked(wishes, key)
+    text, given = encode_value(input, what="input"), checked(wishes, key)
     if given:
         return (yield from _started_wished(flow_slug, text, run_id, given))
     new_id = _id_or_new(run_id)
@@ -52,7 +52,7 @@ def start_followed(
         return (yield from start(flow_slug, input, run_id, key, wishes))
     require_slug(flow_slug)
     new_id = _id_or_new(run_id)
-    text = encode(input, what="input")
+    text = encode_value(input, what="input")
     query = runs.start_followed(flow_slug, text, new_id, (yield CurrentFlow()))
     run: Run = yield from _started(query, flow_slug, new_id)
     return run
@@ -67,7 +67,7 @@ def start_many(
     if run_ids is not None and len(inputs) != len(run_ids):
         raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
     ids = [_id_or_new(run_ids[at] if run_ids else None) for at in range(len(inputs))]
-    texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
+    texts = [encode_value(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
     given = checked(wishes)
     if not texts:
         return []

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from pgflowd.core.child_runs import ChildRun, ChildStart
 from pgflowd.core.failure import failure_of
-from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.typed.values import stored_value
 from pgflowd.core.wishes import NEVER, Moment
 from pgflowd.errors import RunError
 from pgflowd.flow import Flow
@@ -94,7 +95,7 @@ class TestedChildren:
             error = next((step.error for step in run.steps.values() if step.error), None)
             return _End(RunStatus(run.status), run.output, error), run.took_s
         try:
-            output = as_stored(given(deep_copy(child.input)), what=f"the output of {child.flow}")
+            output = stored_value(given(deep_copy(child.input)), what=f"the output of {child.flow}")
         except Exception as error:
             return _End(RunStatus.FAILED, None, failure_of(error).message), 0.0
         return _End(RunStatus.COMPLETED, output, None), 0.0

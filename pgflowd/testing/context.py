@@ -24,6 +24,7 @@ from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.progress import progress_of
+from pgflowd.core.typed.values import read_as
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
 from pgflowd.testing.child_runs import TestedChildren
@@ -59,8 +60,8 @@ class PlainContext(StartingContext):
     steps: Collection[str] = ()  # of the flow; unless empty, step_output() refuses other slugs
     connection: Connection[Any] | None = None  # returned by conn()
 
-    def flow_input(self) -> Any:
-        return deep_copy(self.run_input)
+    def flow_input(self, as_type: Any = None) -> Any:
+        return read_as(deep_copy(self.run_input), as_type, "run")
 
     def progress(
         self, done: float, total: float | None = None, text: str = "", **detail: Any
@@ -70,10 +71,11 @@ class PlainContext(StartingContext):
     @abstractmethod
     def _keep_progress(self, told: dict[str, Any]) -> None: ...
 
-    def step_output(self, slug: str) -> Any:
+    def step_output(self, slug: str, as_type: Any = None) -> Any:
         if self.steps:
             refuse_unknown_step(slug, self.steps, self.flow_slug)
-        return deep_copy(self.step_outputs.get(slug))
+        value = deep_copy(self.step_outputs.get(slug))
+        return None if value is None else read_as(value, as_type, slug)
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:

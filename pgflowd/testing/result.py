@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
+from pgflowd.core.documents.typed_outputs import TypedOutputs
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
@@ -73,7 +74,7 @@ class StepRun:
 
 
 @dataclass(frozen=True)
-class FlowRun:
+class FlowRun(TypedOutputs):
     """A run that has ended; `output` is None where there is none."""
 
     flow_slug: str
@@ -86,6 +87,11 @@ class FlowRun:
     children: tuple[StartedChild, ...]  # in the order of their starts
     _plan: FlowPlan
     undo: FlowRun | None = None  # the run that undid this one
+
+    @property
+    def _outputs(self) -> Mapping[str, Any]:
+        done = StepStatus.COMPLETED
+        return {slug: step.output for slug, step in self.steps.items() if step.status == done}
 
     def picture(self) -> str:
         """The run as boxes and arrows, with the errors and their tracebacks below."""

@@ -40,6 +40,7 @@ from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
@@ -105,7 +106,7 @@ def run_flow(
     if not isinstance(flow, Flow):
         raise TypeError(f"run_flow takes a Flow or a job, not {flow!r}")
     engine = Engine(flow.shape(), flow.slug)
-    run = engine.start(as_stored(input, what="input"))
+    run = engine.start(stored_value(input, what="input"))
     for signal in sent_signals({} if signals is None else signals):
         engine.signal(run.run_id, signal)
     handlers = TestedHandlers(
@@ -226,6 +227,8 @@ class TestedHandlers:
         arguments = {
             name: value if name == CTX else deep_copy(value) for name, value in given.items()
         }
+        if step.codec is not None:
+            arguments = step.codec.decoded(arguments)
         self.undone.begun.add(record.key)
         raised = self.fail.get(step.slug)
         if isinstance(raised, Sequence):
@@ -236,7 +239,7 @@ class TestedHandlers:
             output = copy_context().run(self._call, step, arguments)
             if context.suspended:
                 raise swallowed(context.suspended)
-            return as_stored(output)
+            return as_stored(output if step.codec is None else step.codec.encoded(output))
 
     def _arguments(
         self, step: StepSpec, record: ClaimedRecord, context: TestedContext

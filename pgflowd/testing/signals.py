@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from pgflowd.core.json import as_stored
+from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import check_signal_name, seconds_of
 from pgflowd.testing.engine import SentSignal
 from pgflowd.testing.sizes import refuse_too_large
@@ -35,6 +35,6 @@ def _signal(name: str, given: Any) -> SentSignal:
     is_timed = isinstance(given, tuple) and len(given) == 2
     seconds, payload = given if is_timed else (0.0, given)
     sent_at = seconds_of(seconds, f"the time of signal '{name}'")
-    stored = as_stored(payload, what=f"signal '{name}'")
+    stored = stored_value(payload, what=f"signal '{name}'")
     refuse_too_large(stored, f"signal '{name}'")
     return SentSignal(name, stored, sent_at)

@@ -71,7 +71,7 @@ IMPURE_MODULES = {
     *("asyncio", "io", "multiprocess", "multiprocessing", "os", "random", "secrets", "select"),
     *("selectors", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading", "time"),
 }
-PURE_PACKAGES = {"pgflowd", "cronsim"}
+PURE_PACKAGES = {"pgflowd", "cronsim", "msgspec", "pydantic", "pydantic_core"}
 IMPURE_NAMES = {"open", "print", "input", "now", "utcnow", "today", "uuid1", "uuid4", "Path"}
 
 # twice the usual length

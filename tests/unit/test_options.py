@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 
 import pgflowd
-from pgflowd import Flow, Limit, flow
+from pgflowd import Flow, Limit
+from pgflowd.core.definition import option_types
 from pgflowd.core.definition.options import (
     CRASH_ENDS,
     MODES,
@@ -25,11 +26,11 @@ from pgflowd.core.definition.plan import plan_of
 
 PACKAGE = Path(pgflowd.__file__).parent
 SIGNATURES = {
-    Owner.FLOW: flow.FlowOptions,
-    Owner.STEP: flow.StepOptions,
-    Owner.MAP: flow.MapOptions,
-    Owner.JOB: flow.JobOptions,
-    Owner.UNDO: flow.UndoOptions,
+    Owner.FLOW: option_types.FlowOptions,
+    Owner.STEP: option_types.StepOptions,
+    Owner.MAP: option_types.MapOptions,
+    Owner.JOB: option_types.JobOptions,
+    Owner.UNDO: option_types.UndoOptions,
 }
 # words of a claimed task, too, as in `ctx.max_attempts`, or of plain English; as the name of an
 # option they stand in quotes
@@ -43,10 +44,10 @@ def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
 
 
 def test_the_typed_modes_are_those_of_the_registry():
-    assert get_args(flow.Mode) == MODES
-    assert get_args(flow.CrashEnd) == CRASH_ENDS
-    assert get_args(flow.RunEnd) == RUN_ENDS
-    assert get_args(flow.Undoable) == UNDOABLE
+    assert get_args(option_types.Mode) == MODES
+    assert get_args(option_types.CrashEnd) == CRASH_ENDS
+    assert get_args(option_types.RunEnd) == RUN_ENDS
+    assert get_args(option_types.Undoable) == UNDOABLE
 
 
 def test_each_option_has_one_row_and_its_own_json_name():

@@ -14,6 +14,7 @@ from pgflowd.core.definition.options import Owner, option_names, option_problems
 from pgflowd.core.definition.order import cycles
 from pgflowd.core.definition.schedule import schedule_problems
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
+from pgflowd.core.definition.typed_flow import type_problems
 from pgflowd.core.definition.undo import undo_problems
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import Problem
@@ -38,6 +39,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
         *_repeated_steps(flow),
         *undo_problems(flow),
+        *type_problems(flow),
         *_retired_problems(flow),
     ]
 
@@ -52,7 +54,8 @@ def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[
     if not step.is_map:
         yield from _default_problems(step, flow)
     yield from _step_option_problems(step)
-    yield from _decimal_problems(step)
+    if not flow.decodes:
+        yield from _decimal_problems(step)
 
 
 def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:

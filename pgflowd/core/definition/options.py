@@ -2,8 +2,8 @@
 The options of flows, steps, maps and jobs: one row for each, and what is wrong with their values.
 
 Checks, shapes, plans, comparisons and screens read the rows. So a new option is a row here, a key
-in the typed signatures of `flow.py`, and the SQL that obeys it, with its twin in `testing.engine`.
-Unset options reach the database as NULL, so that its defaults hold.
+in `option_types`, and the SQL that obeys it, with its twin in `testing.engine`. Unset options reach
+the database as NULL, so that its defaults hold.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class OptionKind(Enum):
     NEEDS = "needs"  # words, all of which a worker must have
     LIMIT = "limit"  # how many tasks at once
     WORD = "word"  # one of the option's words
+    SWITCH = "switch"  # True or False
     FLAG = "flag"  # only flows that we make ourselves have it
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
     SCHEDULE = "schedule"  # when runs start (`core.definition.schedule`)
@@ -161,6 +162,7 @@ OPTIONS = (
     ),
     Option("on_cancel", OptionKind.WORD, _FLOWS, "onCancel", "keep", words=RUN_ENDS, follows=True),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
+    Option("decode", OptionKind.SWITCH, _FLOWS, default=True),
     Option("cron", OptionKind.SCHEDULE, _FLOWS),
     Option("timezone", OptionKind.SCHEDULE, _FLOWS),
     Option("schedules", OptionKind.SCHEDULE, _FLOWS),
@@ -230,6 +232,9 @@ def option_problems(
             words = " or ".join(map(repr, option.words))
             code = "E225" if owner is Owner.UNDO else "E209"
             yield Problem(code, f"{name}: {option.name} is {value!r}; it must be {words}", place)
+        elif option.kind is OptionKind.SWITCH and not isinstance(value, bool):
+            text = f"{name}: {option.name} is {value!r}; it must be True or False"
+            yield Problem("E209", text, place)
         elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
             yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
         elif option.kind is OptionKind.LIMIT and (

@@ -13,10 +13,14 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.options import OptionKind, Owner, options_of
+from pgflowd.core.typed.annotations import annotations_of
 from pgflowd.core.undo import part_of
+
+if TYPE_CHECKING:
+    from pgflowd.core.typed.step_codec import StepCodec
 
 RUN, CTX, ITEM, INPUT = "run", "ctx", "item", "input"
 RESERVED = frozenset({RUN, CTX, ITEM, INPUT})
@@ -47,6 +51,8 @@ class StepSpec:
     depends_on: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # without the unset ones
+    annotations: Mapping[str, Any] = field(default_factory=dict)  # resolved; "return" is the output
+    codec: StepCodec | None = None  # of a checked flow, for annotations that name shapes
     undoes: str | None = None  # the step whose tasks it undoes, in a flow made for that
 
     def takes(self, name: str) -> bool:
@@ -96,6 +102,8 @@ class UndoSpec:
     handler: Callable[..., Any] | None  # none if the decorator decorates nothing
     parameters: tuple[Parameter, ...]
     options: Mapping[str, Any]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    codec: StepCodec | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,11 @@ class FlowSpec:
     steps: tuple[StepSpec, ...]
     undos: tuple[UndoSpec, ...] = ()
     retired: tuple[tuple[int, StepSpec], ...] = ()  # for versions before this one, a handler
+
+    @property
+    def decodes(self) -> bool:
+        """Whether annotations that name a shape are decoded."""
+        return self.options.get("decode") is not False
 
 
 class DecoratedHandler:
@@ -142,6 +155,7 @@ class DecoratedHandler:
             returns_decimal=_returns_decimal(self.handler),
             is_map=self.is_map,
             options=self.options,
+            annotations=annotations_of(self.handler),
             **deps,
         )
 
@@ -155,9 +169,10 @@ class DecoratedUndo:
         self.handler: Callable[..., Any] | None = None
 
     def spec(self, slugs: Mapping[int, str]) -> UndoSpec:
-        parameters = () if self.handler is None else _parameters(self.handler)
-        step = _slug_of(self.step, slugs)
-        return UndoSpec(step, self.place, self.handler, parameters, self.options)
+        handler, step = self.handler, _slug_of(self.step, slugs)
+        parameters = () if handler is None else _parameters(handler)
+        annotations = {} if handler is None else annotations_of(handler)
+        return UndoSpec(step, self.place, handler, parameters, self.options, annotations)
 
 
 def _listed(steps: Any) -> tuple[Any, ...]:

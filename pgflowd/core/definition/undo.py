@@ -121,6 +121,8 @@ def _undo_step(undo: UndoSpec, *, is_map: bool, after: Sequence[str]) -> StepSpe
         over=(f"{LIST_PREFIX}{undo.step}",) if is_map else (),
         after=tuple(after),
         options={**options, "settle": True, "on_crash_limit": "quarantine"},
+        annotations=undo.annotations,
+        codec=undo.codec,
         undoes=undo.step,
     )
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
 from pgflowd.core.documents.families import FamilyMember
+from pgflowd.core.documents.typed_outputs import TypedOutputs
 from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.kept_output import KeptLine
@@ -47,7 +48,7 @@ class StepState:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(TypedOutputs):
     """One execution of a flow, as it was when it was read. Times are in UTC."""
 
     run_id: UUID
@@ -79,6 +80,10 @@ class Run:
     undo_wanted_at: datetime | None = None
     undo_by: str | None = None  # who asked for the undo; None: the run failed, or was cancelled
     undo_reason: str | None = None
+
+    @property
+    def _outputs(self) -> Mapping[str, Any]:
+        return self.output or {}
 
     @property
     def has_ended(self) -> bool:
@@ -131,6 +136,11 @@ class RunWithStates(Run):
     """A run and its steps by slug."""
 
     steps: Mapping[str, StepState] = field(default_factory=dict)
+
+    @property
+    def _outputs(self) -> Mapping[str, Any]:
+        done = StepStatus.COMPLETED
+        return {slug: step.output for slug, step in self.steps.items() if step.status is done}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from pgflowd.core.json import dumps, encode, loads
 from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
+from pgflowd.core.typed.values import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
 from pgflowd.errors import (
@@ -153,10 +154,12 @@ class RunnerContext(StartingContext):
         at = self._wishes.get("start_at")
         return datetime.fromisoformat(at).astimezone(UTC) if at else None
 
-    def flow_input(self) -> Any:
+    def flow_input(self, as_type: Any = None) -> Any:
         if self.undo is not None:
-            return self._ask("original", parts=["run"])["run"]
-        return self._ask("input")
+            value = self._ask("original", parts=["run"])["run"]
+        else:
+            value = self._ask("input")
+        return read_as(value, as_type, "run")
 
     def read_original(self, parts: Sequence[str]) -> Original | None:
         """Read the task that this one undoes, as far as its handler takes it."""
@@ -164,9 +167,10 @@ class RunnerContext(StartingContext):
         self.undo = original and original.undo
         return original
 
-    def step_output(self, slug: str) -> Any:
+    def step_output(self, slug: str, as_type: Any = None) -> Any:
         refuse_unknown_step(slug, self._steps, self.flow_slug)
-        return self._ask("output", step=slug)
+        value = self._ask("output", step=slug)
+        return None if value is None else read_as(value, as_type, slug)
 
     def conn(self) -> Any:
         if self._conn is None or self._conn.closed:

@@ -28,12 +28,17 @@ class TaskGiven(NamedTuple):
 
 def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, Any] | None:
     """Make the arguments of a handler from the frame of its task; None: there is nothing to do."""
+    arguments: dict[str, Any] | None
     if step.undoes is not None:
-        return undo_arguments(step, ctx.read_original(step.parts), ctx)
-    split = frame.head["split"]
-    of_flow = SQL_NULL if split is None else decode(frame.body[split:])
-    given = TaskGiven(decode(frame.body[:split]), of_flow)
-    return arguments_for(step, given, ctx.flow_input, ctx)
+        arguments = undo_arguments(step, ctx.read_original(step.parts), ctx)
+    else:
+        split = frame.head["split"]
+        of_flow = SQL_NULL if split is None else decode(frame.body[split:])
+        given = TaskGiven(decode(frame.body[:split]), of_flow)
+        arguments = arguments_for(step, given, ctx.flow_input, ctx)
+    if step.codec is None or arguments is None:
+        return arguments
+    return step.codec.decoded(arguments)
 
 
 def refuse_swallowed(ctx: RunnerContext) -> None:

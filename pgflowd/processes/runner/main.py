@@ -23,7 +23,7 @@ import setproctitle
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.json import encode
+from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.frame import PIECE, Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.execution import (
@@ -150,7 +150,7 @@ class RunnerProcess:
         if arguments is not None:
             value = self._caller.call(step.handler, arguments, ctx.cancelled)
         refuse_swallowed(ctx)
-        return encode(value, max_bytes=self._max_output_bytes).encode()
+        return encode_output(step.codec, value, max_bytes=self._max_output_bytes).encode()
 
     def _complete(
         self, ctx: RunnerContext, body: bytes, before_s: float

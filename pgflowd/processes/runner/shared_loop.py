@@ -23,7 +23,7 @@ from typing import Any
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.json import encode
+from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import (
@@ -177,7 +177,8 @@ class SharedLoop:
             arguments = arguments_of(step, frame, ctx)
             value = None if arguments is None else await step.handler(**arguments)
             refuse_swallowed(ctx)
-            body = encode(value, max_bytes=self._max_output_bytes).encode()
+            text = encode_output(step.codec, value, max_bytes=self._max_output_bytes)
+            body = text.encode()
             head, body = await self._complete(ctx, body)
         except WorkerGone:
             self._leave_loop()

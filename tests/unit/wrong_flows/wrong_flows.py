@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from pgflowd.flow import Flow, job
@@ -191,12 +193,47 @@ def reminder(run): ...
 first_reminder = job("first_reminder")(reminder)
 last_reminder = job("last_reminder")(reminder)
 
-prices = Flow("prices")
+prices = Flow("prices", decode=False)
 
 
 @prices.step
 def total(run: list[Decimal]) -> Decimal: ...
 
 
+typed = Flow("typed", decode="no")
+
+
+@dataclass
+class Quote:
+    price: float
+
+
+@dataclass
+class Priced:
+    total: float
+    when: datetime
+
+
+class Rect:
+    pass
+
+
+@dataclass
+class Drawn:
+    where: Rect
+
+
+@typed.step
+def quote(run: Quot) -> Quote: ...  # noqa: F821
+
+
+@typed.step
+def bill(quote: Priced) -> list[int]: ...
+
+
+@typed.step
+def draw(quote, bill: list[str]) -> Drawn: ...
+
+
 FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow, prices]
-FLOWS += [last_reminder.flow]
+FLOWS += [last_reminder.flow, typed]

@@ -1,0 +1,113 @@
+"""
+The types of a flow: what is wrong with its annotations, and its codecs.
+
+An annotation that names a shape is decoded, unless the flow says `decode=False`; any other one is a
+note. A step whose output does not fit what another step takes is an error (E217) where that is
+decoded, since each run would fail there; of a note it is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pgflowd.core.definition.spec import ITEM, FlowSpec, StepSpec
+from pgflowd.core.definition.type_check import Answer, fits
+from pgflowd.core.typed.annotations import Unresolved, contents, type_name
+from pgflowd.core.typed.step_codec import OUTPUT, faults_of, step_codec
+from pgflowd.errors import Problem
+
+
+class _Handler(NamedTuple):
+    """A handler of a flow, however it came into it."""
+
+    name: str
+    place: str
+    annotations: Mapping[str, Any]
+
+
+def with_codecs(flow: FlowSpec) -> FlowSpec:
+    """A flow without errors, with the codecs of its handlers."""
+    if not flow.decodes:
+        return flow
+    return replace(
+        flow,
+        steps=tuple(replace(step, codec=step_codec(step.annotations)) for step in flow.steps),
+        undos=tuple(replace(undo, codec=step_codec(undo.annotations)) for undo in flow.undos),
+        retired=tuple(
+            (since, replace(step, codec=step_codec(step.annotations)))
+            for since, step in flow.retired
+        ),
+    )
+
+
+def type_problems(flow: FlowSpec) -> Iterator[Problem]:
+    """What is wrong with the annotations of a flow, each by itself, and from step to step."""
+    for handler in _handlers(flow):
+        for annotation in handler.annotations.values():
+            if isinstance(annotation, Unresolved):
+                text = f"{handler.name}: cannot resolve annotation '{annotation.text}'"
+                yield Problem("W218", text, handler.place, annotation.remedy)
+        for name, fault in faults_of(handler.annotations) if flow.decodes else ():
+            what = "its output" if name == OUTPUT else f"parameter '{name}'"
+            text = f"{handler.name}: {what} cannot be decoded: {fault.text}"
+            yield Problem("E216", text, handler.place, fault.remedy)
+    yield from _misfits(flow)
+
+
+def _handlers(flow: FlowSpec) -> Iterator[_Handler]:
+    for step in flow.steps:
+        yield _Handler(f"step {step.slug}", step.place, step.annotations)
+    for undo in flow.undos:
+        yield _Handler(f"undo of {undo.step}", undo.place, undo.annotations)
+    for _, step in flow.retired:
+        yield _Handler(f"retired step {step.slug}", step.place, step.annotations)
+
+
+def _misfits(flow: FlowSpec) -> Iterator[Problem]:
+    """Where the output of a step does not fit the parameter of another step or of an undo."""
+    steps = {step.slug: step for step in flow.steps}
+    for step in flow.steps:
+        handler = _Handler(f"step {step.slug}", step.place, step.annotations)
+        for name, annotation in step.annotations.items():
+            if name in steps and name in step.deps:
+                yield from _misfit(flow, handler, name, annotation, _output(steps[name]), name)
+            elif name == ITEM and step.is_map and len(step.over) == 1 and step.over[0] in steps:
+                over = step.over[0]
+                yield from _misfit_of_item(flow, handler, annotation, steps[over])
+    for undo in flow.undos:
+        undone = steps.get(undo.step)
+        handler = _Handler(f"undo of {undo.step}", undo.place, undo.annotations)
+        if undone is not None and undo.step in undo.annotations:
+            taken, given = undo.annotations[undo.step], undone.annotations.get(OUTPUT)
+            yield from _misfit(flow, handler, undo.step, taken, given, undo.step)
+
+
+def _misfit_of_item(
+    flow: FlowSpec, handler: _Handler, annotation: Any, over: StepSpec
+) -> Iterator[Problem]:
+    if not isinstance(annotation, Unresolved):
+        yield from _misfit(flow, handler, ITEM, list[annotation], _output(over), over.slug)
+
+
+def _output(step: StepSpec) -> Any:
+    """The annotation of what dependents get; of a map the list of what its tasks return."""
+    annotation = step.annotations.get(OUTPUT)
+    is_known = OUTPUT in step.annotations and not isinstance(annotation, Unresolved)
+    return list[annotation] if step.is_map and is_known else annotation  # type: ignore[valid-type]
+
+
+def _misfit(
+    flow: FlowSpec, handler: _Handler, name: str, taken: Any, given: Any, producer: str
+) -> Iterator[Problem]:
+    if isinstance(taken, Unresolved) or isinstance(given, Unresolved) or given is None:
+        return
+    verdict = fits(taken, given)
+    if verdict.answer is not Answer.MISFIT:
+        return
+    is_decoded = flow.decodes and contents(taken).has_shape
+    shown = type_name(taken) if name != ITEM else type_name(handler.annotations[ITEM])
+    text = f"{handler.name}: parameter '{name}' is {shown}, but step {producer} returns"
+    text += f" {type_name(given)}: {verdict.why}"
+    yield Problem("E217" if is_decoded else "W217", text, handler.place)

@@ -1,0 +1,227 @@
+"""
+Decodes JSON values as what an annotation names, and encodes them again.
+
+An annotation with a pydantic type in it belongs to pydantic, any other one to msgspec, which is
+strict: "3" is no int, but 3 is a float. pydantic's models keep their own mode, the one for JSON. An
+error names the place in the value, as in `run.items[2].price: expected float, got str 'abc'`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, Literal, Protocol
+
+from pgflowd.core.json import dumps
+from pgflowd.core.redact import HIDDEN, one_line, redact
+from pgflowd.core.text import with_article
+from pgflowd.core.typed.annotations import Contents, contents, type_name
+
+MAX_SHOWN = 80  # characters of a wrong value in an error
+_INSTALL = "install pgflowd[typed], or write Flow(…, decode=False)"
+_PLACE = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
+_KEYS = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+class Undecodable(Exception):
+    """No library can decode an annotation."""
+
+    def __init__(self, text: str, remedy: str) -> None:
+        self.text, self.remedy = text, remedy
+        super().__init__(f"{text}; {remedy}")
+
+
+class Misfit(Exception):
+    """A value does not fit a type; the text names the place in it."""
+
+
+class Codec(Protocol):
+    """What decodes and encodes the values of one annotation."""
+
+    annotation: Any
+
+    def decode(self, value: Any, what: str) -> Any:
+        """The typed value of a JSON value, or Misfit."""
+
+    def encode(self, value: Any, what: str) -> Any:
+        """The JSON value of a typed one, which fits the annotation, or Misfit."""
+
+    def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
+        """Its JSON Schema, whose definitions are at `refs`; None if it has none."""
+
+
+def codec_of(annotation: Any) -> Codec:
+    """The codec of an annotation. Raises Undecodable."""
+    try:
+        return _cached(annotation)
+    except TypeError:  # some constraints have no hash
+        return _made(annotation)
+
+
+@lru_cache(maxsize=1000)
+def _cached(annotation: Any) -> Codec:
+    return _made(annotation)
+
+
+def _made(annotation: Any) -> Codec:
+    found = contents(annotation)
+    if found.of_pydantic and found.of_msgspec:
+        mixed = f"{found.of_msgspec[0]} is of msgspec, and {found.of_pydantic[0]} of pydantic"
+        raise Undecodable(mixed, "let one library have all of it")
+    return PydanticCodec(annotation) if found.of_pydantic else MsgspecCodec(annotation, found)
+
+
+class MsgspecCodec:
+    """The codec of an annotation without types of pydantic."""
+
+    def __init__(self, annotation: Any, found: Contents) -> None:
+        try:
+            import msgspec
+        except ImportError:
+            text = f"{type_name(annotation)} needs msgspec, which is not installed"
+            raise Undecodable(text, _INSTALL) from None
+        if found.unknown:
+            remedy = "write Any for what stays as JSON has it, or let pydantic decode it"
+            raise Undecodable(f"{found.unknown[0]}, which msgspec cannot decode", remedy)
+        try:
+            msgspec.json.Decoder(annotation, dec_hook=_path_from)
+        except Exception as error:  # such as a name in a class that cannot be resolved
+            text = one_line(str(error), 400)
+            raise Undecodable(text, "change it, or write Flow(…, decode=False)") from None
+        self.annotation = annotation
+
+    def decode(self, value: Any, what: str) -> Any:
+        import msgspec
+
+        try:
+            return msgspec.convert(
+                value, self.annotation, strict=True, str_keys=True, dec_hook=_path_from
+            )
+        except msgspec.ValidationError as error:
+            raise Misfit(_text_of_msgspec(str(error), value, what)) from None
+
+    def encode(self, value: Any, what: str) -> Any:
+        import msgspec
+
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_text_of_path)
+        except (TypeError, NotImplementedError, RecursionError) as error:
+            raise Misfit(f"{what}: {_lower(str(error))}") from None
+        self.decode(plain, what)
+        return plain
+
+    def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
+        import msgspec
+
+        try:
+            (schema,), defs = msgspec.json.schema_components(
+                (self.annotation,), schema_hook=_schema_of_path, ref_template=f"{refs}{{name}}"
+            )
+        except Exception:  # a type that only its own hooks know
+            return None
+        return {**schema, "$defs": defs} if defs else dict(schema)
+
+
+class PydanticCodec:
+    """The codec of an annotation with types of pydantic."""
+
+    def __init__(self, annotation: Any) -> None:
+        try:
+            from pydantic import TypeAdapter
+
+            self._adapter = TypeAdapter(annotation)
+        except Exception as error:
+            text = f"{type_name(annotation)}: {one_line(str(error).partition('. ')[0], 400)}"
+            raise Undecodable(text, "change it, or write Flow(…, decode=False)") from None
+        self.annotation = annotation
+
+    def decode(self, value: Any, what: str) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(dumps(value))
+        except ValidationError as error:
+            raise Misfit(_text_of_pydantic(error.errors()[0], what)) from None
+
+    def encode(self, value: Any, what: str) -> Any:
+        from pydantic import ValidationError
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            fitting = self._adapter.validate_python(value)
+            return self._adapter.dump_python(fitting, mode="json", by_alias=True, warnings="error")
+        except ValidationError as error:
+            raise Misfit(_text_of_pydantic(error.errors()[0], what)) from None
+        except (PydanticSerializationError, UnicodeDecodeError) as error:
+            raise Misfit(f"{what}: {one_line(str(error), 400)}") from None
+
+    def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
+        mode: Literal["serialization", "validation"]
+        mode = "serialization" if of_output else "validation"
+        try:
+            return self._adapter.json_schema(ref_template=f"{refs}{{model}}", mode=mode)
+        except Exception:  # a type that has no schema
+            return None
+
+
+def _path_from(cls: type, value: Any) -> Any:
+    """Let msgspec decode paths, which it does not know."""
+    if issubclass(cls, PurePath) and isinstance(value, str):
+        return cls(value)
+    raise TypeError(f"expected {cls.__name__}, got {type(value).__name__}")
+
+
+def _text_of_path(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{with_article(type(value).__name__)} has no JSON")
+
+
+def _schema_of_path(cls: type) -> dict[str, Any]:
+    if issubclass(cls, PurePath):
+        return {"type": "string", "format": "path"}
+    raise NotImplementedError
+
+
+def _text_of_msgspec(text: str, value: Any, what: str) -> str:
+    found = _PLACE.fullmatch(text)
+    assert found is not None
+    reason, place = found[1], found[2] or ""
+    if missing := _MISSING.fullmatch(reason):
+        return f"{what}{place}: field '{missing[1]}' is missing"
+    key = ""
+    for name, index, any_key in _KEYS.findall(place):
+        try:
+            value = value[int(index)] if index else value[name]
+        except (LookupError, TypeError):
+            any_key = "yes"
+        if any_key:  # of a dict; which one is not told
+            return f"{what}{place}: {_lower(reason)}"
+        key = name or key
+    return f"{what}{place}: {_lower(reason)}{_shown(value, key, reason)}"
+
+
+def _text_of_pydantic(error: Any, what: str) -> str:
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"])
+    if error["type"] == "missing":
+        name = error["loc"][-1] if error["loc"] else ""
+        return f"{what}{place[: -len(str(name)) - 1]}: field '{name}' is missing"
+    reason = _lower(error["msg"].replace("Input should be ", "expected ", 1))
+    key = next((each for each in reversed(error["loc"]) if isinstance(each, str)), "")
+    kind = type(error["input"]).__name__
+    return f"{what}{place}: {reason}, got {kind}{_shown(error['input'], key, 'got')}"
+
+
+def _shown(value: Any, key: str, reason: str) -> str:
+    """The value behind the reason, without what may be a secret."""
+    text = one_line(redact(repr(value)[: 4 * MAX_SHOWN]), MAX_SHOWN)
+    if HIDDEN in redact(f"{key}={text}"):
+        text = HIDDEN
+    return f" {text}" if "got" in reason else f": {text}"
+
+
+def _lower(text: str) -> str:
+    text = text.replace("`", "")
+    return text[:1].lower() + text[1:]
