@@ -88,7 +88,7 @@ class Flow:
         self.undoes: str | None = None  # the slug of another flow, whose runs it undoes
         self._handlers: list[DecoratedHandler] = []
         self._undos: list[DecoratedUndo] = []
-        self._retired: list[tuple[int, StepSpec]] = []
+        self._retired: list[tuple[int, DecoratedHandler]] = []
         self._misuses: list[Problem] = []  # of the decorators
         self._spec: FlowSpec | None = None
 
@@ -149,8 +149,8 @@ class Flow:
 
         def decorate(function: Handler) -> Handler:
             options, place = _set({"slug": slug}), _place_of(function)
-            retired = DecoratedHandler(function, options, False, place).spec({})
-            self._retired.append((since, retired))
+            handler = DecoratedHandler(function, options, False, place)
+            self._retired.append((since, handler))
             return function
 
         self._spec = None
@@ -216,8 +216,8 @@ class Flow:
         slugs = {id(each.handler): each.slug for each in self._handlers}
         steps = tuple(each.spec(slugs) for each in self._handlers)
         undos = tuple(each.spec(slugs) for each in self._undos)
-        more = (undos, tuple(self._retired))
-        return FlowSpec(self.slug, self.place, self.options, steps, *more)
+        retired = tuple((since, each.spec({})) for since, each in self._retired)
+        return FlowSpec(self.slug, self.place, self.options, steps, undos, retired)
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
         self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))

@@ -234,6 +234,7 @@ LEAVES = [
     Drawn(datetime.datetime, st.datetimes(timezones=ZONES)),
     Drawn(datetime.date, st.dates()),
     Drawn(datetime.timedelta, st.timedeltas()),
+    Drawn(datetime.time, st.times()),
     Drawn(bytes, st.binary(max_size=5)),
     Drawn(Color, st.sampled_from(Color)),
     Drawn(Shade, st.sampled_from(Shade)),

@@ -46,8 +46,8 @@ class Judgement:
 FITS, UNKNOWN = Judgement(Answer.FITS), Judgement(Answer.UNKNOWN)
 
 _TEXTS = {"str", "datetime", "date", "time", "timedelta", "uuid", "decimal", "bytes", "path"}
-_NUMBERS = {"int", "float"}
 _KEYS = {"str", "int", "uuid", "date"}  # that are decoded from keys just as from values
+_OWN_TEXTS = {"bytes", "timedelta"}  # each library writes them in its own way: base64, P365D or P1Y
 _NUMBERS_FIT = {("float", "int"), ("decimal", "int"), ("decimal", "float")}
 
 
@@ -206,8 +206,9 @@ def _scalars(
             producer.kind == kind or (kind == "str" and producer.kind in _TEXTS) for kind in kinds
         )
         return UNKNOWN if is_near or consumer.is_open else other
-    if consumer.kind == producer.kind == "bytes" and taken.by_pydantic != given.by_pydantic:
-        return UNKNOWN  # one writes them as base64, the other one as text
+    is_same = consumer.kind == producer.kind
+    if is_same and consumer.kind in _OWN_TEXTS and taken.by_pydantic != given.by_pydantic:
+        return UNKNOWN
     return _kinds(consumer.kind, producer.kind, other, may_convert)
 
 
