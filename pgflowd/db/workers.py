@@ -75,6 +75,11 @@ def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
     return True
 
 
+def wanted_output(conn: Connection) -> list[str]:
+    """Return the runs whose followers want what handlers print."""
+    return [str(run) for run in fetch_value(conn, "select pgflowd.wanted_output(%s)", (MAX_RUNS,))]
+
+
 def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
     """Renew the worker's row; return how it and the queue are, and whose output is wanted."""
     table = sql.Identifier("pgmq", f"q_{queue}")

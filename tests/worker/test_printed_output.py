@@ -6,6 +6,7 @@ import pytest
 from support.worker import one_step
 
 from pgflowd.core.kept_output import read
+from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
 
 PRINTED = (
@@ -70,6 +71,23 @@ def test_which_attempts_keep_theirs_is_a_setting(start_worker, keep, expected):
     if keep == "all":  # the worker tells after the runner's commit
         until(lambda: kept(worker, runs[1]) == expected, within_s=5)
     assert kept(worker, runs[1]) == expected
+
+
+@pytest.mark.own_session
+def test_a_worker_that_starts_knows_who_follows(start_worker, database):
+    run_id = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c13"
+    with database.connect() as conn:
+        follow = "insert into pgflowd.followers values (%s, true, now() + interval '1 min')"
+        conn.execute(follow, (run_id,))
+        (channel,) = conn.execute("select pgflowd.output_channel(%s)", (run_id,)).fetchone()
+        conn.execute(f'listen "{channel}"')
+        worker = start_worker(one_step("print('the first line')"), heartbeat_interval_s=60.0)
+
+        worker.start("flow", run_id=run_id)
+        worker.send(Wake())
+
+        (told,) = [notice.payload for notice in conn.notifies(timeout=20, stop_after=1)]
+    assert "the first line" in told
 
 
 @pytest.mark.own_session

@@ -214,6 +214,8 @@ class _Worker:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
         self._database.with_run = sorted(self._session.with_run)
+        for run_id in self._session.followed:
+            self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())
         self._metrics.problems = self._session.warnings
         self._metrics.import_s = self._import_s

@@ -16,7 +16,7 @@ import random
 import select
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -106,6 +106,7 @@ class Registration(NamedTuple):
     warnings: tuple[Problem, ...]
     changes: tuple[str, ...]  # of options, to those of the code
     version: tuple[Shape, int] | None  # that is served, if not as the code has it
+    followed: Sequence[str]  # runs whose followers want what handlers print
 
 
 def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow) -> LoadedFlow:
@@ -203,6 +204,7 @@ def register(
         version = definitions.version_to_serve(conn, code, served.slug)
         has_notifications = workers.watch(conn, served.queue, may_write=mode != "verify")
         workers.insert_row(conn, worker_id, served.queue, name, worker.caps)
+        followed = workers.wanted_output(conn)
     except BaseException:
         conn.close()
         raise
@@ -210,7 +212,7 @@ def register(
         text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
         remedy = f"run `pgflowd flows deploy {served.name}` as the owner"
         warnings.append(Problem("W311", text, "database", remedy))
-    return Registration(conn, has_notifications, tuple(warnings), tuple(changes), version)
+    return Registration(conn, has_notifications, tuple(warnings), tuple(changes), version, followed)
 
 
 class RegistrationSession:
@@ -229,6 +231,7 @@ class RegistrationSession:
         self._served, self._loaded, self._worker_id = served, loaded, worker_id
         self._title = title  # of the process, and so of its connections
         self.warnings: tuple[Problem, ...] = ()
+        self.followed: Sequence[str] = ()  # runs whose followers were there before this worker
         self._stop = asyncio.Event()
         database = settings.database
         # less than hang_timeout
@@ -248,6 +251,7 @@ class RegistrationSession:
             try:
                 registration = await self._unless_stopped(self._try(helper, connections))
                 self.warnings = (*self._loaded.warnings, *registration.warnings)
+                self.followed = registration.followed
                 if registration.version:
                     self._serve_version(*registration.version)
                 for change in registration.changes:
