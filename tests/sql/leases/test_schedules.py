@@ -16,7 +16,7 @@ from support.database import Connection, Row
 from support.leases import LeaseDatabase
 
 T0 = datetime(2026, 3, 1, 9, tzinfo=UTC)
-T1, T2 = T0 + timedelta(hours=1), T0 + timedelta(hours=2)
+T1, T2, T3 = (T0 + timedelta(hours=hours) for hours in (1, 2, 3))
 RUNS = """
     select run.run_id, run.labels ->> 'scheduled_for' as tick, run.state, run.created_by
       from pgflowd.runs as run where run.labels ->> 'schedule' = %s order by 2
@@ -124,9 +124,9 @@ def test_a_sweeper_that_dies_has_done_nothing(own: LeaseDatabase, flow: str) -> 
     ("overlap", "statuses"),
     [
         ("skip", ["started"]),
-        ("allow", ["started", "started"]),
-        ("wait", ["started", "blocked"]),
-        ("replace", ["cancelled", "started"]),
+        ("allow", ["started", "started", "started"]),
+        ("wait", ["started", "blocked", "blocked"]),
+        ("replace", ["cancelled", "cancelled", "started"]),
     ],
 )
 def test_overlap_decides_about_a_tick_while_the_last_run_goes_on(
@@ -137,10 +137,12 @@ def test_overlap_decides_about_a_tick_while_the_last_run_goes_on(
     assert tick(own, T0, T1, T0)
     assert tick(own, T1, T2, T1)
     own.rows("select * from pgflowd.process_due()")
+    assert tick(own, T2, T3, T2)
+    own.rows("select * from pgflowd.process_due()")
 
     query = "select status from pgflowd.run_status where labels ? 'schedule' order by labels"
     assert own.column(query) == statuses
-    assert row(own).last_at == (T0 if overlap == "skip" else T1)
+    assert row(own).last_at == (T0 if overlap == "skip" else T2)
 
 
 def test_a_run_that_has_ended_does_not_stop_the_next(own: LeaseDatabase, flow: str) -> None:
