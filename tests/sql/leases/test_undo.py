@@ -250,7 +250,11 @@ def test_a_completed_run_is_undone_if_somebody_asks(shop: UndoWorld) -> None:
     run = shop.failed_run()
     assert shop.status(run) == "completed"
 
-    assert shop.ask(run) == "wanted"
+    prune, other = "select pgflowd.prune('-1 s')", shop.db.connect()
+    with other.transaction():
+        assert shop.ask(run, conn=other) == "wanted"
+        assert shop.db.value(prune) == 0, "somebody has asked, and not committed yet"
+    assert shop.db.value(prune) == 0
     assert shop.ask(run) == "repeated"
     shop.finish()
 
