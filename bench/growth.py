@@ -284,6 +284,7 @@ def beside_load(server: ScratchServer, count: int, alone_s: float) -> list[str]:
         assert old_runs(db) == 0, f"{old_runs(db)} runs are left"
         db.conn.close()
     alone = (before + after) / 2
+    assert beside > alone / 2, f"{beside:.0f} tasks a second beside a prune, {alone:.0f} without"
     return [
         row("", "measured"),
         "|---|---:|",
@@ -316,6 +317,8 @@ def sizes(server: ScratchServer, count: int) -> list[str]:
         db.fill(count)
         found[f"{count:,} finished runs again"] = size(db)
         db.conn.close()
+    nothing, first, _, again = found.values()
+    assert again - nothing < 1.5 * (first - nothing), f"they grow from {first} to {again} bytes"
     lines = [row("the database keeps", "MB"), "|---|---:|"]
     return lines + [row(name, f"{kept / 1e6:,.0f}") for name, kept in found.items()]
 

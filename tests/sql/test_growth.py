@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from support.covers import covers
 
-from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 BENCH = Path(__file__).parents[2] / "bench"
 DEEPER = 1.5  # each B-tree has one more level, so a look-up reads four pages instead of three
@@ -44,3 +44,11 @@ def test_no_operation_reads_more_pages_when_there_are_many_times_as_many_finishe
 
     db.conn.close()
     assert {name: (few[name], many[name]) for name in few if many[name] > DEEPER * few[name]} == {}
+
+
+@pytest.mark.timing
+def test_a_prune_takes_less_than_half_of_the_throughput_goes_on_after_a_kill_and_leaves_room(
+    growth: ModuleType, server: ScratchServer
+) -> None:
+    growth.beside_load(server, 10_000, 5.0)
+    growth.sizes(server, 10_000)
