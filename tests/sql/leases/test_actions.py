@@ -8,13 +8,26 @@ import contextlib
 import json
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 from support.leases import LeaseDatabase
-from support.verbs import KEPT_AS, VERBS, shape_of
+from support.verbs import (
+    KEPT_AS,
+    VERBS,
+    ended,
+    paused,
+    paused_flow,
+    planned,
+    run_of,
+    scheduled,
+    shape_of,
+    undoable,
+)  # fmt: skip
 
+from pgflowd import Client, Schedule
 from pgflowd.testing.until import until
 
 ACTIONS = """
@@ -180,3 +193,50 @@ def test_two_who_delete_a_run_that_never_began_leave_one_action(own: LeaseDataba
 
     assert [one.actor for one in actions(own) if one.action == "delete_run"] == ["jane"]
     assert [error.sqlstate for error in refused] == ["PF002"]
+
+
+CALLS: dict[str, Callable[[LeaseDatabase], tuple[Any, ...]]] = {
+    "add_schedule": lambda db: ("nightly", db.flow(), Schedule("0 3 * * *")),
+    "approve": lambda db: (run_of(db), "a"),
+    "cancel": lambda db: (run_of(db),),
+    "delete": lambda db: (ended(db),),
+    "fire_schedule": lambda db: (scheduled(db),),
+    "pause": lambda db: (run_of(db),),
+    "pause_flow": lambda db: (db.flow(),),
+    "pause_schedule": lambda db: (scheduled(db),),
+    "reject": lambda db: (run_of(db), "a"),
+    "remove_schedule": lambda db: (scheduled(db),),
+    "reschedule": lambda db: (planned(db),),
+    "resume": lambda db: (paused(db),),
+    "resume_flow": lambda db: (paused_flow(db),),
+    "resume_schedule": lambda db: (scheduled(db, is_paused=True),),
+    "retry": lambda db: (failed(db),),
+    "signal": lambda db: (run_of(db), "paid"),
+    "undo": lambda db: (undoable(db),),
+}
+STARTS = {"start_flow", "start_flows", "start_flow_sync"}  # a run keeps who asked for it
+READS = {"close", "get_run", "get_run_with_states", "schedules", "timeline", "wait"}
+
+
+def failed(db: LeaseDatabase) -> Any:
+    flow = db.flow("a", max_attempts=1)
+    run = db.start(flow)
+    db.fail(db.claim_one(flow, db.worker(flow)))
+    return run
+
+
+def test_each_verb_of_a_client_leaves_one_action_by_its_actor_or_the_role(
+    own: LeaseDatabase,
+) -> None:
+    methods = {name for name in dir(Client) if name[0] != "_"}
+    role = own.value("select session_user::text")
+
+    with Client(own.dsn) as client:
+        for verb, arguments in CALLS.items():
+            for given, actor in (({"actor": "jane"}, "jane"), ({}, role)):
+                values, more = arguments(own), {"delay": 60} if verb == "reschedule" else {}
+                before = len(actions(own))
+                getattr(client, verb)(*values, **more, **given)
+                assert [one.actor for one in actions(own)[before:]] == [actor], verb
+
+    assert methods == CALLS.keys() | STARTS | READS
