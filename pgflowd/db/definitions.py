@@ -145,8 +145,13 @@ def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, in
 
 def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
     """W322 for each version that this code cannot serve: with open runs, or to undo such runs."""
+    return list(unserved_flows(conn, code).values())
+
+
+def unserved_flows(conn: Connection, code: Code) -> dict[str, Problem]:
+    """The same by the flow of the version."""
     versions = [(v.flow_slug, v.number) for v in execute(conn, versions_of(code.name))]
-    found = []
+    found = {}
     for slug, number in versions or [(code.name, 1)]:
         known = fetch_value(conn, _SHAPE, (slug,))
         if known is None or not changes_between(known, code.shape):
@@ -156,8 +161,9 @@ def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
             to_undo = fetch_value(conn, _RUNS_TO_UNDO, (code.name.removeprefix(PREFIX), slug))
         if to_undo or fetch_value(conn, _HAS_OPEN_WORK, (slug,)):
             runs = to_undo + fetch_value(conn, _ACTIVE_RUNS, (slug,))
-            found.append(_unserved(code, known, slug, number, runs))
-    return [problem for problem in found if problem]
+            if problem := _unserved(code, known, slug, number, runs):
+                found[slug] = problem
+    return found
 
 
 def runs_of_first_version(conn: Connection, name: str) -> list[Problem]:

@@ -1,9 +1,9 @@
 """
 Asks the database whether the changed flows of a reload can be served, and ends.
 
-The supervisor starts it before it replaces any worker, so that code which cannot be served leaves
-the old one in service. It imports no user code. The answer is one JSON text, sent in parts: for
-each flow what is wrong, or null.
+The supervisor starts it before it replaces any worker, so that code which cannot be served, or not
+serve a version with open runs, leaves the old one in service. It imports no user code. The answer
+is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by version.
 """
 
 from __future__ import annotations
@@ -32,8 +32,17 @@ def main(channel: Channel, settings: Settings, codes: Sequence[Code]) -> int:
     url, is_pooled = read(database.url), bool(database.listen_url)
     with connect(url, name=name, limits=limits_of(database), pooled=is_pooled) as conn:
         mode = settings.pgflowd.definitions
-        found = {code.name: definitions.refusal(conn, code, mode) for code in codes}
-    text = _dumps({name: problem and asdict(problem) for name, problem in found.items()})
+        found = {
+            code.name: (
+                definitions.refusal(conn, code, mode),
+                definitions.unserved_flows(conn, code),
+            )
+            for code in codes
+        }
+    text = _dumps({
+        name: [refused and asdict(refused), {slug: asdict(each) for slug, each in lost.items()}]
+        for name, (refused, lost) in found.items()
+    })  # fmt: skip
     for start in range(0, len(text), PART):
         channel.send(Found(text[start : start + PART]))
     channel.flush_all(10.0)

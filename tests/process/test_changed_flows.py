@@ -104,6 +104,25 @@ def test_a_shape_that_is_not_deployed_leaves_the_old_code_in_service(setup, data
     assert ended(database, old) == ended(database, new) == {"charge": [1, "old"]}
 
 
+def test_a_reload_keeps_the_old_code_for_a_version_that_the_new_one_cannot_serve(setup, database):
+    orders(setup, FIRST)
+    daemon = setup.serve()
+    old = [started(daemon, database) for _ in range(2)]
+    orders(setup, SECOND)
+    deployed(daemon)
+
+    reloaded = daemon.command("reload")
+    assert reloaded.returncode == 1
+    assert "orders: kept the old code" in reloaded.stdout
+    assert "step fraud of version 1 with 2 open runs" in reloaded.stdout + reloaded.stderr
+    assert ended(database, old[0]) == {"charge": [1, "old"]}
+    assert ended(database, started(daemon, database)) == {"ship": "shipped"}
+    orders(setup, SECOND + RETIRED)
+    assert daemon.command("reload").returncode == 0
+    assert ended(database, old[1]) == {"charge": [1, None]}
+    assert daemon.events("child.parked", flow="orders") == []
+
+
 def test_daemons_of_old_and_new_code_serve_what_each_knows(setup, database):
     setup.module("orders_old", FIRST)
     setup.module("orders_new", SECOND)

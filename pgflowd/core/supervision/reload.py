@@ -27,7 +27,7 @@ Result = tuple[Tree, list[Action]]
 class BrokenEntry:
     """An entry of the config that cannot be served."""
 
-    entry: str
+    entry: str  # or the id of the worker of one version
     code: str
     text: str
 
@@ -141,12 +141,15 @@ def _apply(
         done[_update(transition, spec, child)].append(spec.name)
     ids = {spec.id for spec in wanted}
     for child in transition.tree.workers:
-        if child.id not in ids and not (child.spec.entry in entries and child.spec.fingerprint):
+        is_kept = (child.spec.entry in entries and child.spec.fingerprint) or child.id in entries
+        if child.id not in ids and not is_kept:
             if child.spec.fingerprint:
                 done["gone"].append(child.spec.name)
             _let_go(transition, child)
     for each in broken:
-        known = [child for child in transition.tree.workers if child.spec.entry == each.entry]
+        known = [
+            child for child in transition.tree.workers if each.entry in (child.spec.entry, child.id)
+        ]
         for child in known:
             if child.state is ChildState.ASLEEP:  # no process has the old code
                 _park(transition, child, each)

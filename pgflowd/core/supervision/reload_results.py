@@ -61,7 +61,7 @@ def reloaded_flows(tree: Tree, report: ReportReload) -> list[ReloadedFlow]:
         found.append(_after(tree, name, ReloadResult.STARTED))
     found += [_after(tree, name, ReloadResult.REMOVED) for name in report.gone]
     for child in tree.workers:
-        if child.spec.entry in report.broken:
+        if child.spec.entry in report.broken or child.id in report.broken:
             found.append(_broken(child))
     return found
 

@@ -23,16 +23,24 @@ from pgflowd.processes.supervisor.children import ChildProcess, Children
 
 
 class DefinitionCheck:
-    """One check of the flows of a reload whose shape has changed."""
+    """One check of flows of a reload: of those whose shape has changed, and of other versions."""
 
-    def __init__(self, settings: Settings, children: Children, codes: Sequence[Code]) -> None:
-        self._codes, self._children = codes, children
+    def __init__(
+        self,
+        settings: Settings,
+        children: Children,
+        changed: Sequence[Code],
+        others: Sequence[Code],
+    ) -> None:
+        codes = [*changed, *others]
+        self._codes, self._changed, self._children = codes, changed, children
         database = settings.database
         limit_s = database.connect_timeout_s + database.statement_timeout_s
         self.due: float | None = time.monotonic() + limit_s
         self._parts: list[str] = []
         self._process: ChildProcess | None = None
         self._problems: dict[str, Problem | None] | None = None
+        self.unserved: dict[str, Problem] = {}  # by flow: versions with open runs
         main = partial(definition_check.main, settings=settings, codes=codes)
         try:
             self._process = children.start(CHECK, "", main)
@@ -69,8 +77,10 @@ class DefinitionCheck:
             return
         self.due = None
         self._problems = {
-            name: Problem(**problem) if problem else None for name, problem in problems.items()
+            name: Problem(**refused) if refused else None for name, (refused, _) in problems.items()
         }
+        for _, versions in problems.values():
+            self.unserved |= {slug: Problem(**problem) for slug, problem in versions.items()}
 
     def stop(self, why: str) -> None:
         """End the check: its flows count as refused."""
@@ -82,5 +92,5 @@ class DefinitionCheck:
         self.due = None
         self._problems = {
             code.name: Problem("E306", f"{code.name}: {why}", None, "pgflowd reload")
-            for code in self._codes
+            for code in self._changed
         }

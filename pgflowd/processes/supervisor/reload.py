@@ -18,7 +18,7 @@ from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.exits import EXIT_CANNOT
-from pgflowd.core.supervision.kinds import CHECK
+from pgflowd.core.supervision.kinds import CHECK, WORKER
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -71,8 +71,8 @@ class Reloader:
         elif self._check is not None:
             self._check.go_on()
             if self._check.is_done:
-                problems, self._check = self._check.problems, None
-                self._take(self._found, problems)
+                check, self._check = self._check, None
+                self._take(self._found, check.problems, check.unserved)
 
     @property
     def due(self) -> float | None:
@@ -126,20 +126,33 @@ class Reloader:
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
         found = self.discovery.result()
-        changed = [
-            flow.code
+        known = [
+            flow
             for flow in found.flows
             if flow.entry not in found.broken and flow.slug in self._shapes
+        ]
+        changed = [
+            flow.code
+            for flow in known
             if changes_between(self._shapes[flow.slug], flow.shape or {})
         ]
-        if not changed or self._next_settings.pgflowd.definitions == "recreate":
-            self._take(found, {})
+        names = {code.name for code in changed}
+        others = [flow.code for flow in known if flow.slug in self._versions.keys() - names]
+        if (not changed and not others) or self._next_settings.pgflowd.definitions == "recreate":
+            self._take(found, {}, {})
             return
         self._found = found
-        self._check = DefinitionCheck(self._next_settings, self._supervisor.children, changed)
+        self._check = DefinitionCheck(
+            self._next_settings, self._supervisor.children, changed, others
+        )
 
-    def _take(self, found: Discovered, refused: Mapping[str, Problem]) -> None:
-        """Apply what was found; flows that cannot be served keep the code that they have."""
+    def _take(
+        self,
+        found: Discovered,
+        refused: Mapping[str, Problem],
+        unserved: Mapping[str, Problem],
+    ) -> None:
+        """Apply what was found; flows and versions that it cannot serve keep the code they have."""
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
         for flow in found.flows:
@@ -151,6 +164,8 @@ class Reloader:
             flow.slug: flow.shape for flow in found.flows if flow.entry not in found.broken
         }
         flows, broken = found.served, list(found.broken.values())
+        kept = self._kept_versions(unserved, found.broken)
+        broken += kept
         problems = sorted(found.problems, key=lambda each: each.is_warning)[:MAX_PROBLEMS]
         if not broken:
             problems += _unknown_flows(self._next_settings, flows, self._only)
@@ -165,10 +180,23 @@ class Reloader:
         for problem in self._warnings + problems:
             self._supervisor.announcer.log_problem(problem)
         errors = [problem for problem in problems if not problem.is_warning]
+        errors += [Problem(each.code, each.text) for each in kept]
         status = self._supervisor.status
         status.warnings = self._warnings + _still_running(self._supervisor.tree, broken)
         status.answer = self._warnings + errors
         self._apply(self._next_settings, flows, broken)
+
+    def _kept_versions(
+        self, unserved: Mapping[str, Problem], broken: Collection[str]
+    ) -> list[BrokenEntry]:
+        """Those of these versions whose worker has other code."""
+        found = []
+        for slug, problem in unserved.items():
+            child = self._supervisor.tree.child(WORKER.child_id(slug))
+            if child and child.state is not ChildState.PARKED and child.spec.entry not in broken:
+                text = f"{problem.text}; {problem.next}"
+                found.append(BrokenEntry(child.id, problem.code, text))
+        return found
 
     def _apply(
         self, settings: Settings, flows: Sequence[ServedFlow], broken: Sequence[BrokenEntry]
@@ -177,7 +205,7 @@ class Reloader:
         kept = {each.entry for each in broken}
         self._flows = [*flows, *(flow for flow in self._flows if flow.entry in kept)]
         supervisor.settings = settings
-        specs = self._worker_specs(flows)
+        specs = [spec for spec in self._worker_specs(flows) if spec.id not in kept]
         supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
         supervisor.log.retune(settings.logging)
         wanted = [*single_specs(settings), *specs]
@@ -234,7 +262,8 @@ def _refused(problem: Problem) -> Problem:
 def _still_running(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Problem]:
     """Return a warning per broken entry whose worker still has the old code."""
     idle = {ChildState.PARKED, ChildState.DISABLED}
-    running = {each.spec.entry for each in tree.workers if each.state not in idle}
+    workers = [each for each in tree.workers if each.state not in idle]
+    running = {name for each in workers for name in (each.spec.entry, each.id)}
     text = "cannot be served as it is, and its worker has the old code until it ends"
     return [
         Problem(each.code, f"{each.entry} {text}: {each.text}", None, "pgflowd reload")
