@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 database_of_task: Callable[[], str] | None = None  # returns the URL
+# called by runners, for libraries that keep connections: before the first task, and around each
+after_fork: list[Callable[[], None]] = []
+around_tasks: list[Callable[[], None]] = []
 
 
 class Signal(Protocol):

@@ -64,7 +64,7 @@ select step_slug, task_index, token, attempt, max_attempts, outcome, error_type,
 """
 _ATTEMPTS = """
 select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
-       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress,
+       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress::text,
        printed_lines
   from pgflowd.attempt_history where run_id = %s order by token
 """

@@ -21,7 +21,7 @@ from pgflowd.core.text import counted
 from pgflowd.core.undo import PREFIX
 from pgflowd.db.connection import translated
 from pgflowd.db.option_values import option_values
-from pgflowd.db.query import execute, fetch_value
+from pgflowd.db.query import Query, execute, fetch_value
 from pgflowd.db.schedules import taken_names
 from pgflowd.db.versions import current_flow, deploy_version, versions_of
 from pgflowd.errors import DatabaseError, Problem
@@ -94,6 +94,11 @@ def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) 
                 conn.execute("select pgflow.delete_flow_and_data(%s)", (version.flow_slug,))
         conn.execute(_DEFINE, (slug, json.dumps(shape), mode == "recreate", False))
         return Defined(_taken(conn, slug, shape), [])
+
+
+def defining(slug: str, shape: Shape) -> Query[None]:
+    """Create a flow, or let the options of one that has this shape follow it."""
+    return Query(_DEFINE, (slug, json.dumps(shape), False, False), lambda rows: None)
 
 
 def refusal(conn: Connection, code: Code, mode: str) -> Problem | None:

@@ -170,7 +170,7 @@ async def async_foreign(database: Any, library: Library) -> AsyncForeignConnecti
 
 def django_connection(using: str) -> DjangoConnection:
     """This thread's connection of Django with a name of its settings."""
-    from django.db import connections  # type: ignore[import-untyped,unused-ignore]
+    from django.db import connections
 
     found: DjangoConnection = connections[using]
     return found

@@ -69,7 +69,7 @@ select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, w
   from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])
 """
 _LIST_CHECKPOINTS = """
-select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)
+select step_slug, task_index, name, version, saved_at, data::text from pgflowd.list_checkpoints(%s)
 """
 _WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
 _UNDECIDED = """

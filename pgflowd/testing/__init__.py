@@ -7,7 +7,7 @@ from pgflowd.testing.context import FakeContext, fake_context
 from pgflowd.testing.engine import EndedWait
 from pgflowd.testing.result import FlowRun, StepRun, TaskRun
 from pgflowd.testing.run_flow import run_flow
-from pgflowd.testing.started import assert_not_started, assert_started
+from pgflowd.testing.started import assert_not_started, assert_started, deploy
 
 __all__ = [
     "EndedWait",
@@ -18,6 +18,7 @@ __all__ = [
     "TaskRun",
     "assert_not_started",
     "assert_started",
+    "deploy",
     "fake_context",
     "run_flow",
 ]

@@ -10,11 +10,14 @@ connection of a test whose transaction is not committed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored, dumps
+
+if TYPE_CHECKING:
+    from pgflowd.client import Client
 
 MAX_RUNS = 1000  # of a flow, that are looked at
 MAX_LISTED = 10  # in a failure
@@ -52,7 +55,6 @@ def assert_not_started(db: Any, flow_slug: str, *, input_contains: Any = ANY) ->
 
 def _runs(db: Any, flow_slug: str) -> list[Run]:
     """The runs of a flow, newest first."""
-    from pgflowd.client import Client
     from pgflowd.db.operations import Operation
     from pgflowd.db.runs import started_runs
 
@@ -60,9 +62,31 @@ def _runs(db: Any, flow_slug: str) -> list[Run]:
         found: list[Run] = yield started_runs(flow_slug, MAX_RUNS)
         return found
 
-    client = getattr(db, "client", db)
-    client = client if isinstance(client, Client) else Client(client)
+    client: Client = _client_of(db)
     return client._perform(operation())
+
+
+def deploy(db: Any, *flows: Any) -> None:
+    """Create flows and jobs in the transaction of a test, so that their runs can be started."""
+    from pgflowd.db.definitions import defining
+    from pgflowd.db.operations import Operation
+
+    def operation() -> Operation[None]:
+        for each in flows:
+            flow = getattr(each, "flow", each)
+            for one in [flow, flow.undo_flow] if flow.undo_flow else [flow]:
+                yield defining(one.slug, one.shape())
+
+    _client_of(db)._perform(operation())
+
+
+def _client_of(db: Any) -> Client:
+    from pgflowd.client import Client
+
+    if isinstance(db, Client):
+        return db
+    of_fixture = getattr(db, "client", None)
+    return of_fixture if isinstance(of_fixture, Client) else Client(db)
 
 
 def _text(expected: str, found: int, runs: list[Run], wanted: Any) -> str:

@@ -75,7 +75,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
             "README.md", "scaling.md", "waits.md", "child-runs.md", "planned-runs.md", "gates.md",
             "people.md", "quarantine.md", "progress.md", "undo.md",
             "schedules.md", "history.md", "changing-flows.md", "applications.md",
-            "testing.md", "typed-handlers.md",
+            "testing.md", "typed-handlers.md", "django.md", "web.md",
         )  # fmt: skip
         assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":

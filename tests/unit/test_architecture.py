@@ -61,6 +61,7 @@ BELOW: dict[str, set[str]] = {
         "errors",
         "resources",
     },
+    "django": {"client", "flow", "db", "core", "errors"},
     # the package itself, which applications import from
     "": {"async_client", "client", "errors", "flow"},
     "examples": {""},  # applications

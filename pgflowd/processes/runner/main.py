@@ -14,7 +14,7 @@ import contextlib
 import faulthandler
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
 from typing import Any
 
@@ -70,6 +70,7 @@ class RunnerProcess:
         has_conditions = any(step.has_condition for step in steps.values())
         self._wants_changes = is_debug or has_conditions
         self._title("idle")
+        call_all(context.after_fork)
         with contextlib.suppress(WorkerGone):
             self._socket.send({"say": "ready"})
             frame: Frame | None = None
@@ -80,6 +81,7 @@ class RunnerProcess:
                     frame = self._socket.next_task()
                 if frame.head["shared"]:
                     frame = self._share(steps, frame, leftovers)
+                    call_all(context.around_tasks)
                     continue
                 head, body = self._run(steps, frame)
                 if self._socket.is_copy:
@@ -129,6 +131,7 @@ class RunnerProcess:
         ctx = self._context(steps, frame)
         context.database_of_task = ctx.database
         try:
+            call_all(context.around_tasks)
             body = self._call(steps[task["step"]], frame, ctx)
             head, body = self._complete(ctx, body, before_s)
         except WorkerGone:
@@ -139,6 +142,7 @@ class RunnerProcess:
             ctx.roll_back()
             body, head = b"", head_of_error(error, ctx)
         ctx.tell_progress()
+        call_all(context.around_tasks)
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = peak_kb()
@@ -181,6 +185,11 @@ class RunnerProcess:
 
     def _title(self, what: str, joint: str = " ") -> None:
         setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
+
+
+def call_all(hooks: Sequence[Callable[[], None]]) -> None:
+    for hook in hooks:
+        hook()
 
 
 def _choose_levels(is_debug: bool) -> None:
