@@ -87,6 +87,21 @@ def test_nothing_is_undone_while_a_lease_lives_and_late_results_are(
     assert own.rows("select * from pgflowd.violations()") == []
 
 
+def test_a_sweep_that_began_before_the_last_report_breaks_no_invariant(own: LeaseDatabase) -> None:
+    world, sweeper = UndoWorld(own, steps_of("a", "b")), own.connect()
+    run = own.start(world.flow)
+    a, b = own.claim(world.flow, world.worker)
+    own.fail(b)
+    with sweeper.transaction():
+        sweeper.execute("select now()")
+        assert own.complete(a) == "late"
+        sweeper.execute("select * from pgflowd.process_due()")
+    assert world.undo_run(run).status == "started"
+    assert own.rows("select * from pgflowd.violations()") == []
+    world.finish()
+    assert world.undone == [("a", 0)]
+
+
 def test_the_workers_are_woken_while_an_undo_waits_for_them(shop: UndoWorld) -> None:
     shop.db.start(shop.flow)
     shop.db.complete(shop.db.claim_one(shop.flow, shop.worker), [1, 2])

@@ -42,8 +42,8 @@ begin
      set ended_at = now(), outcome = 'lost', error_message = 'the run is being undone'
    where attempt.run_id = _start_undo.run_id and attempt.ended_at is null;
   if plan <> '{}' then
-    insert into pgflowd.runs (run_id, flow_slug, created_by, undo_of)
-    values (new_id, undo_flow, 'pgflowd', ours.run_id);
+    insert into pgflowd.runs (run_id, flow_slug, created_at, created_by, undo_of)
+    values (new_id, undo_flow, clock_timestamp(), 'pgflowd', ours.run_id);  -- reports may be younger than now()
     perform pgflowd._start_each_run(undo_flow, array[jsonb_build_object(
       'run_id', ours.run_id, 'generation', ours.undo_generation, 'plan', plan,
       'cause', coalesce('asked for by ' || ours.undo_by || coalesce(': ' || nullif(ours.undo_reason, ''), ''),

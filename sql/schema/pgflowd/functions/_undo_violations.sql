@@ -22,10 +22,10 @@ begin
     select 'I19', run.flow_slug, run.run_id, attempt.step_slug, attempt.task_index,
            'the attempt went on when the undo of its run had begun'
       from pgflowd.runs as run
-      join pgflow.runs as undo on undo.run_id = pgflowd._undo_run_id(run.run_id, 1)
+      join pgflowd.runs as undo on undo.run_id = pgflowd._undo_run_id(run.run_id, 1)
       join pgflowd.attempts as attempt on attempt.run_id = run.run_id
      where run.run_id = any (run_ids)
-       and coalesce(attempt.ended_at > undo.started_at, true)
+       and coalesce(attempt.ended_at > undo.created_at, true)
      limit max_rows;
   return query
     select 'I22', run.flow_slug, run.run_id, null::text, null::int,
