@@ -9,13 +9,14 @@ database by itself: `deploy` makes it, and so does a worker with `definitions = 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import psycopg
 
 from pgflowd.core.definition.option_values import change_text
 from pgflowd.core.definition.schedule import schedule_differences
-from pgflowd.core.definition.shape import Shape, changes_between
+from pgflowd.core.definition.shape import Shape, changes_between, undoable
 from pgflowd.core.definition.versions import Code, unserved_steps
 from pgflowd.core.text import counted
 from pgflowd.core.undo import PREFIX
@@ -149,18 +150,14 @@ def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, in
 
 
 def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
-    """W322 for each version that this code cannot serve: with open runs, or to undo such runs."""
-    return list(unserved_flows(conn, code).values())
+    """W322 for each version that this code cannot serve, or whose runs it can undo no more."""
+    return [*unserved_flows(conn, code).values(), *_without_undos(conn, code)]
 
 
 def unserved_flows(conn: Connection, code: Code) -> dict[str, Problem]:
-    """The same by the flow of the version."""
-    versions = [(v.flow_slug, v.number) for v in execute(conn, versions_of(code.name))]
+    """W322 by the flow of a version that cannot be served: with open runs, or to undo such."""
     found = {}
-    for slug, number in versions or [(code.name, 1)]:
-        known = fetch_value(conn, _SHAPE, (slug,))
-        if known is None or not changes_between(known, code.shape):
-            continue
+    for slug, number, known in _other_versions(conn, code):
         to_undo = 0
         if code.name.startswith(PREFIX):
             to_undo = fetch_value(conn, _RUNS_TO_UNDO, (code.name.removeprefix(PREFIX), slug))
@@ -169,6 +166,26 @@ def unserved_flows(conn: Connection, code: Code) -> dict[str, Problem]:
             if problem := _unserved(code, known, slug, number, runs):
                 found[slug] = problem
     return found
+
+
+def _without_undos(conn: Connection, code: Code) -> Iterator[Problem]:
+    """Versions with open runs that have undos, where the code has none any more."""
+    if any(each.has_undo for each in code.handlers):
+        return
+    for slug, number, known in _other_versions(conn, code):
+        if undoable(known) and (runs := fetch_value(conn, _ACTIVE_RUNS, (slug,))):
+            which = f"version {number} with {counted(runs, 'open run')}"
+            text = f"{slug}: {which} has undos, and the code has none any more"
+            yield Problem("W322", text, PLACE, "keep @….undo(…) for its steps, retired ones too")
+
+
+def _other_versions(conn: Connection, code: Code) -> Iterator[tuple[str, int, Shape]]:
+    """Flow, number and shape of each version that is not as the code has it."""
+    versions = [(v.flow_slug, v.number) for v in execute(conn, versions_of(code.name))]
+    for slug, number in versions or [(code.name, 1)]:
+        known = fetch_value(conn, _SHAPE, (slug,))
+        if known is not None and changes_between(known, code.shape):
+            yield slug, number, known
 
 
 def runs_of_first_version(conn: Connection, name: str) -> list[Problem]:

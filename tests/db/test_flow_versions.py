@@ -216,7 +216,14 @@ def test_w322_an_old_version_that_may_undo_open_runs_needs_its_handlers(conn):
     assert problem.text == (
         "undo_orders: step undo_a of version 1 with 1 open run has no handler any more"
     )
+    without = undoable("c", undos="")
+    without.retired(since=2, slug="a")(lambda: 1)
+    (problem,) = unserved_versions(conn, code(without))
+    assert problem.text == (
+        "orders: version 1 with 1 open run has undos, and the code has none any more"
+    )
     new.retired(since=2, slug="a")(lambda: 1)
+    assert unserved_versions(conn, code(new)) == []
     new.undo("a")(lambda a: None)
     assert unserved_versions(conn, code(new.undo_flow)) == []
 

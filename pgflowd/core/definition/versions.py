@@ -25,6 +25,7 @@ class HandlerFacts:
     slug: str
     parameters: tuple[tuple[str, bool], ...]  # the name, and whether it has a default
     since: int | None = None  # retired: for versions before this one
+    has_undo: bool = False  # its step
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,11 +58,13 @@ def facts_of(flow: FlowSpec) -> list[HandlerFacts]:
 
     Those that undo a step get what they take from its task, and not from deps.
     """
+    undoable = {undo.step for undo in flow.undos}
     return [
         HandlerFacts(
             step.slug,
             tuple((p.name, p.has_default) for p in step.parameters if step.undoes is None),
             since,
+            step.slug in undoable,
         )
         for since, step in [*((None, step) for step in flow.steps), *flow.retired]
     ]
@@ -74,6 +77,7 @@ def facts_from(found: Iterable[Mapping[str, Any]]) -> list[HandlerFacts]:
             each["slug"],
             tuple((name, bool(has_default)) for name, has_default in each["parameters"]),
             each["since"],
+            each["has_undo"],
         )
         for each in found
     ]
