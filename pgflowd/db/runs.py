@@ -326,20 +326,16 @@ def run_of(row: Document) -> Run:
 
 def _run_fields(row: Document) -> Document:
     named = _fields(_RUN_FIELDS, row)
-    blocked_by = row.get("blocked_by")
-    return {
-        **named,
-        "run_id": UUID(row["run_id"]),
-        "status": RunStatus(row["status"]),
-        "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by)),
-        **_other_runs(named),
-    }
+    ids = {"run_id": UUID(row["run_id"]), **_other_runs(named)}
+    return {**named, **ids, "status": RunStatus(row["status"])}
 
 
 def _other_runs(texts: Document) -> Document:
     """The ids of the runs above, below and beside a run, of their texts."""
+    blocked_by = texts["blocked_by"]
     names = ("parent_run_id", "undo_of", "undo_run_id")
-    return {name: texts[name] and UUID(texts[name]) for name in names}
+    found: Document = {name: texts[name] and UUID(texts[name]) for name in names}
+    return {**found, "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by))}
 
 
 def _state_of(row: Document) -> StepState:
@@ -390,13 +386,8 @@ def _read_status(rows: Rows) -> Document:
         return {}
     *values, labels = rows[0]
     found = dict(zip(names, values, strict=True))
-    return {
-        **found,
-        **_other_runs(found),
-        "status": RunStatus(found["status"]),
-        "blocked_by": found["blocked_by"] and list(map(UUID, found["blocked_by"])),
-        "labels": decode(labels),
-    }
+    ids = _other_runs(found)
+    return {**found, **ids, "status": RunStatus(found["status"]), "labels": decode(labels)}
 
 
 def _read_listed_runs(rows: Rows) -> list[ListedRun]:
