@@ -231,32 +231,37 @@ def _follow(
 ) -> Defined:
     """Let options and schedules follow the code, if this role may change them; warn of others."""
     shape, changes = code.shape, []
-    values, schedules = execute(conn, option_values(slug, shape)), stale_schedules(conn, code, slug)
-    if may_write and (take_code or schedules or any(each.is_new for each in values)):
+    values, stale = execute(conn, option_values(slug, shape)), stale_parts(conn, code, slug)
+    if may_write and (take_code or stale or any(each.is_new for each in values)):
         try:
             with conn.transaction():
                 answer = fetch_value(conn, _DEFINE, (slug, json.dumps(shape), False, take_code))
             changes = [change_text(change) for change in answer["options"]]
             values = execute(conn, option_values(slug, shape))
-            schedules = []
+            stale = []
         except psycopg.errors.InsufficientPrivilege:
             pass
-    texts = [(text, f"run `pgflowd flows deploy {code.name}`") for text in schedules]
+    texts = [(text, f"run `pgflowd flows deploy {code.name}`") for text in stale]
     texts += [(each.text, each.remedy(code.name)) for each in values if each.differs]
     warnings = [Problem("W310", f"{slug}: {text}", PLACE, remedy) for text, remedy in texts]
     return Defined([*_taken(conn, code.name, shape), *warnings], changes)
 
 
-def stale_schedules(conn: Connection, code: Code, slug: str) -> list[str]:
-    """The schedules of the code that differ from those of the database, which tick, as texts.
-
-    Only the code of the current version says which there are.
+def stale_parts(conn: Connection, code: Code, slug: str) -> list[str]:
     """
-    if slug != execute(conn, current_flow(code.name)):
-        return []
+    What of the code differs from the database, which applies, besides options and shape, as texts.
+
+    That is the schema of the input, and the schedules: only the code of the current version says
+    which there are.
+    """
     known = fetch_value(conn, _SHAPE, (slug,)) or {}
+    found = []
+    if code.shape.get("inputSchema") != known.get("inputSchema"):
+        found.append("the types of the run's input differ, and `runs start` checks the old ones")
     ours, theirs = code.shape.get("schedules") or [], known.get("schedules") or []
-    return schedule_differences(ours, theirs) if ours or theirs else []
+    if (ours or theirs) and slug == execute(conn, current_flow(code.name)):
+        found += schedule_differences(ours, theirs)
+    return found
 
 
 def _taken(conn: Connection, slug: str, shape: Shape) -> list[Problem]:

@@ -25,7 +25,7 @@ from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
-from pgflowd.db.definitions import Defined, define, find_version, stale_schedules
+from pgflowd.db.definitions import Defined, define, find_version, stale_parts
 from pgflowd.db.option_values import option_values
 from pgflowd.db.query import Query, Rows, execute, fetch_value, only
 from pgflowd.db.versions import current_flow, deploy_version
@@ -45,7 +45,7 @@ class Comparison:
     values: list[OptionValues] = field(default_factory=list)  # where the three are not the same
     flow_slug: str = ""  # the version of the flow that was compared
     current: str = ""  # the version to which starts go
-    schedules: list[str] = field(default_factory=list)  # that differ
+    stale: list[str] = field(default_factory=list)  # schedules and types that differ
 
     @property
     def is_new_version(self) -> bool:
@@ -55,7 +55,7 @@ class Comparison:
     @property
     def options(self) -> list[str]:
         """The options that differ: the database's value holds."""
-        return [*self.schedules, *(each.text for each in self.values if each.differs)]
+        return [*self.stale, *(each.text for each in self.values if each.differs)]
 
 
 def list_flows(*, with_old: bool = False) -> Query[list[ListedFlow]]:
@@ -84,6 +84,11 @@ def resume(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
 def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
     """Return the shape of a flow, with the options in force; None for an unknown flow."""
     return Query("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
+
+
+def input_schema(name: str) -> Query[Any]:
+    """Return the JSON Schema of what runs of a flow take; None if the code does not say."""
+    return Query("select pgflowd.input_schema(%s)", (name,), lambda rows: decode(only(rows)))
 
 
 def living_workers() -> Query[list[tuple[str, str]]]:
@@ -146,9 +151,9 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     if known is None:
         return Comparison(exists=False)
     values = execute(conn, option_values(found or current, shape))
-    schedules = stale_schedules(conn, Code(slug, shape), found or current)
+    stale = stale_parts(conn, Code(slug, shape), found or current)
     shapes = changes_between(known, shape)
-    return Comparison(True, shapes, values, found or current, current, schedules)
+    return Comparison(True, shapes, values, found or current, current, stale)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from itertools import pairwise
 from types import CodeType
 from typing import Any
 
+from pgflowd.core.definition.schemas import step_schemas
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.definition.versions import facts_of
 from pgflowd.core.json import Encoder
@@ -67,6 +68,7 @@ def _found(entry: str) -> dict[str, Any]:
 def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
     problems = flow.check()
     is_valid = all(problem.is_warning for problem in problems)
+    steps = flow.spec.steps if is_valid else ()
     return {
         "slug": flow.slug,
         "module": module,
@@ -75,6 +77,7 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,
         "handlers": [facts.to_json() for facts in facts_of(flow.spec)] if is_valid else [],
+        "schemas": {each.slug: step_schemas(each) for each in steps if each.codec},
         "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
         "waits": any(_waits(step) for step in flow.written.steps),
         "problems": [asdict(problem) for problem in problems],

@@ -19,7 +19,14 @@ from pgflowd.core.documents.daemon import DaemonFacts, status_of
 from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
-FREE = {"input", "output", "shape", "sql", "cpu_s"}  # keys below these are those of the user
+FREE = {
+    "input",
+    "output",
+    "parameters",
+    "shape",
+    "sql",
+    "cpu_s",
+}  # keys below these are those of the user
 
 
 @pytest.fixture
@@ -53,6 +60,7 @@ COMMANDS = {
         "flows deploy --sql --json",
         "flows delete store_items --yes --json",
     ],
+    "flows schema": ["flows schema send_email --json"],
     "schedules": [
         "schedules add noon send_email @daily --json",
         "schedules list --json",

@@ -163,7 +163,7 @@ def _compared(
         more = f" and {len(compared.shape) - 3} more" if len(compared.shape) > 3 else ""
         text = f"{slug}: {'; '.join(compared.shape[:3])}{more}"
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
-    for text in compared.schedules:
+    for text in compared.stale:
         yield Problem("W310", f"{slug}: {text}", PLACE, f"run `pgflowd flows deploy {slug}`")
     for each in compared.values:
         if each.differs:

@@ -21,6 +21,7 @@ from pgflowd.cli.commands.flow_definitions import (
     rollback,
     set_,
 )
+from pgflowd.cli.commands.flow_schema import schema
 from pgflowd.cli.commands.flow_stats import stats
 from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
@@ -254,6 +255,7 @@ def limits(app: App, flow: str, limit: int) -> None:
         print_limits(app, flow, found, now)
 
 
+flows.add_command(schema)
 flows.add_command(stats)
 
 

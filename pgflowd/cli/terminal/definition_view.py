@@ -17,7 +17,7 @@ def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None
         text = f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it"
         app.print(app.out.folded(text))
         return
-    for text in [*found.shape, *found.schedules]:
+    for text in [*found.shape, *found.stale]:
         app.print(app.out.folded(text))
     differing = [each for each in found.values if each.differs]
     if differing:
@@ -38,7 +38,7 @@ def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None
         app.note(text)
     elif any(each.is_tuned for each in differing):
         app.note(f"`pgflowd flows deploy {flow} --take-code` takes tuned options from the code")
-    elif not differing and not found.schedules:
+    elif not differing and not found.stale:
         version = f" ({found.flow_slug})" if found.flow_slug != flow else ""
         app.print(app.out.folded(f"{flow} is the same in code and database{version}"))
     if not found.shape and found.is_new_version:

@@ -24,6 +24,7 @@ from pgflowd.core.definition.options import (
     OptionKind,
 )
 from pgflowd.core.definition.schedule import schedules_json
+from pgflowd.core.definition.schemas import input_schema
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
@@ -36,11 +37,12 @@ def shape_of(flow: FlowSpec) -> Shape:
     steps = {step.slug for step in flow.steps}  # undos of retired steps are for older versions
     undoable = {u.step: {"on": u.options["on"]} for u in flow.undos if u.step in steps}
     of_runs = {o.json_name: flow.options.get(o.name, o.default) for o in OF_RUNS if undoable}
-    schedules = schedules_json(flow.slug, flow.options)
+    schedules, schema = schedules_json(flow.slug, flow.options), input_schema(flow)
     return {
         "steps": [_step_shape(step, undoable.get(step.slug, {})) for step in flow.steps],
         "options": _numbers(flow.options) | of_runs,
         **({"schedules": schedules} if schedules else {}),
+        **({"inputSchema": schema} if schema is not None else {}),
     }
 
 

@@ -14,11 +14,11 @@ from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
 from pgflowd.core.json import dumps
-from pgflowd.core.redact import HIDDEN, one_line, redact
+from pgflowd.core.redact import one_line
 from pgflowd.core.text import with_article
 from pgflowd.core.typed.annotations import Contents, contents, type_name
+from pgflowd.core.typed.shown import shown
 
-MAX_SHOWN = 80  # characters of a wrong value in an error
 _INSTALL = "install pgflowd[typed], or write Flow(…, decode=False)"
 _PLACE = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
 _KEYS = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
@@ -200,7 +200,7 @@ def _text_of_msgspec(text: str, value: Any, what: str) -> str:
         if any_key:  # of a dict; which one is not told
             return f"{what}{place}: {_lower(reason)}"
         key = name or key
-    return f"{what}{place}: {_lower(reason)}{_shown(value, key, reason)}"
+    return f"{what}{place}: {_lower(reason)}{' ' if 'got' in reason else ': '}{shown(value, key)}"
 
 
 def _text_of_pydantic(error: Any, what: str) -> str:
@@ -211,15 +211,7 @@ def _text_of_pydantic(error: Any, what: str) -> str:
     reason = _lower(error["msg"].replace("Input should be ", "expected ", 1))
     key = next((each for each in reversed(error["loc"]) if isinstance(each, str)), "")
     kind = type(error["input"]).__name__
-    return f"{what}{place}: {reason}, got {kind}{_shown(error['input'], key, 'got')}"
-
-
-def _shown(value: Any, key: str, reason: str) -> str:
-    """The value behind the reason, without what may be a secret."""
-    text = one_line(redact(repr(value)[: 4 * MAX_SHOWN]), MAX_SHOWN)
-    if HIDDEN in redact(f"{key}={text}"):
-        text = HIDDEN
-    return f" {text}" if "got" in reason else f": {text}"
+    return f"{what}{place}: {reason}, got {kind} {shown(error['input'], key)}"
 
 
 def _lower(text: str) -> str:

@@ -12,7 +12,7 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -47,6 +47,7 @@ class DiscoveredFlow:
     opens_connections: bool = False  # its handlers use `ctx.conn()`
     waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
     handlers: tuple[HandlerFacts, ...] = ()
+    schemas: Mapping[str, Any] = field(default_factory=dict)  # of steps that are decoded
 
     @property
     def code(self) -> Code:
@@ -257,7 +258,13 @@ def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
     handlers = tuple(facts_from(found["handlers"]))
     return DiscoveredFlow(
-        served, str(found["place"]), found["shape"], problems, handlers=handlers, **uses
+        served,
+        str(found["place"]),
+        found["shape"],
+        problems,
+        handlers=handlers,
+        schemas=found["schemas"],
+        **uses,
     )
 
 

@@ -24,6 +24,7 @@ begin
      where one.code is distinct from one.database and (_define.take_code or not one.is_tuned);
     perform pgflowd._set_step_options(_define.flow_slug, _define.shape);
     perform pgflowd._set_undo_options(_define.flow_slug, _define.shape);
+    perform pgflowd._set_input_schema(_define.flow_slug, _define.shape);
     if pgflowd.current_flow(named) = _define.flow_slug then
       perform pgflowd._set_schedules(named, _define.shape);
     end if;

@@ -9,7 +9,7 @@ begin
   if of_flow = '{}' then
     delete from pgflowd.flow_options as known
      where known.flow_slug = _note_deployed.flow_slug
-       and coalesce(known.on_failure, known.on_cancel) is null;
+       and coalesce(known.on_failure, known.on_cancel, known.input_schema::text) is null;
   else
     insert into pgflowd.flow_options (flow_slug) values (_note_deployed.flow_slug)
     on conflict on constraint flow_options_pkey do nothing;

@@ -1,6 +1,6 @@
 -- flow_shape(flow_slug): returns the flow as a shape with the options in force, so that they can be
 -- compared with the code's; null for an unknown flow. A step's unset options are left out,
--- and so is the list of schedules where the code has none. Where an
+-- and so are the list of schedules and the schema of the input where the code has none. Where an
 -- older core has no column, the value is how that core behaves.
 -- Called by: compare_options, deploy_version, set_option; workers, commands.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
@@ -44,6 +44,8 @@ returns jsonb language sql stable set search_path = '' as $$
                   where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)
                  as asked on true
               where step.flow_slug = flow.flow_slug))
+         || case when wanted.input_schema is null then '{}' else
+              jsonb_build_object('inputSchema', wanted.input_schema) end
          || coalesce((
            select jsonb_build_object('schedules', to_jsonb(array_agg(jsonb_build_object(
                     'name', schedule.name, 'cron', schedule.cron, 'timezone', schedule.timezone,

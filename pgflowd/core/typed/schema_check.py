@@ -1,0 +1,161 @@
+"""
+Finds where a value differs from a JSON Schema, as `runs start` does before it starts a run.
+
+It knows what msgspec and pydantic write into schemas, and passes over the rest: it refuses nothing
+of which it is not sure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.typed.shown import shown
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and value == int(value),
+    "number": lambda value: _is_number(value),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+_FORMATS: dict[str, Callable[[str], Any]] = {
+    "uuid": UUID,
+    "date": date.fromisoformat,
+    "date-time": datetime.fromisoformat,
+}
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "minimum": (lambda value, bound: value >= bound, "at least"),
+    "maximum": (lambda value, bound: value <= bound, "at most"),
+    "exclusiveMinimum": (lambda value, bound: value > bound, "more than"),
+    "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
+}
+_LENGTHS = (("minLength", str), ("maxLength", str), ("minItems", list), ("maxItems", list))
+
+
+def fault_of(schema: Any, value: Any, what: str) -> str | None:
+    """The first place where the value does not fit, and why; None if it fits."""
+    return next(_faults(schema, value, what, "", schema), None)
+
+
+def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterator[str]:
+    if not isinstance(schema, Mapping):  # true
+        return
+    if target := _target(schema.get("$ref"), root):
+        yield from _faults(target, value, place, key, root)
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if schema.get("format") == "decimal":  # a number is decoded, too
+        kinds = [*kinds, "number"]
+    if kinds and not any(_KINDS[kind](value) for kind in kinds if kind in _KINDS):
+        expected = " or ".join(kinds)
+        yield f"{place}: expected {expected}, got {_kind(value)} {shown(value, key)}"
+        return
+    options = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if options is not None and not any(_is_same(value, each) for each in options):
+        yield f"{place}: expected {' or '.join(map(repr, options))}, got {shown(value, key)}"
+    for text in _limits(schema, value):
+        yield f"{place}: expected {text}, got {shown(value, key)}"
+    for each in schema.get("allOf", ()):
+        yield from _faults(each, value, place, key, root)
+    for choice in ("anyOf", "oneOf"):
+        yield from _of_choice(schema.get(choice, ()), value, place, key, root)
+    if isinstance(value, list):
+        yield from _of_list(schema, value, place, key, root)
+    elif isinstance(value, dict):
+        yield from _of_object(schema, value, place, root)
+
+
+def _of_choice(choices: Any, value: Any, place: str, key: str, root: Any) -> Iterator[str]:
+    faults = [next(_faults(each, value, place, key, root), None) for each in choices]
+    if faults and None not in faults:
+        deeper = [text for text in faults if text and not text.startswith(f"{place}: ")]
+        several = f"{place}: fits none of {len(faults)} types, got {shown(value, key)}"
+        yield deeper[0] if len(deeper) == 1 else several
+
+
+def _of_list(
+    schema: Mapping[str, Any], value: list[Any], place: str, key: str, root: Any
+) -> Iterator[str]:
+    first = schema.get("prefixItems", ())
+    for at, each in enumerate(value):
+        item = first[at] if at < len(first) else schema.get("items", True)
+        if item is False:
+            yield f"{place}: expected at most {len(first)} elements, got {len(value)}"
+            return
+        yield from _faults(item, each, f"{place}[{at}]", key, root)
+
+
+def _of_object(
+    schema: Mapping[str, Any], value: dict[str, Any], place: str, root: Any
+) -> Iterator[str]:
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place}: field '{name}' is missing"
+    fields = schema.get("properties", {})
+    for name, each in value.items():
+        inner = fields.get(name, schema.get("additionalProperties", True))
+        if inner is False:
+            yield f"{place}: field '{name}' is refused"
+        yield from _faults(inner, each, f"{place}.{name}", name, root)
+
+
+def _limits(schema: Mapping[str, Any], value: Any) -> Iterator[str]:
+    """What the schema asks of a scalar or a length beyond its type, where the value differs."""
+    for name, (is_within, words) in _BOUNDS.items():
+        if name in schema and _is_number(value) and not is_within(value, schema[name]):
+            yield f"{words} {schema[name]}"
+    for name, kind in _LENGTHS:
+        if name in schema and isinstance(value, kind):
+            size, bound = len(value), schema[name]
+            if size < bound if name.startswith("min") else size > bound:
+                unit = "characters" if kind is str else "elements"
+                yield f"{'at least' if name.startswith('min') else 'at most'} {bound} {unit}"
+    if isinstance(value, str):
+        pattern, form = schema.get("pattern"), schema.get("format", "")
+        if pattern is not None and not _matches(pattern, value):
+            yield f"what matches {pattern}"
+        if form in _FORMATS and not _is_read(_FORMATS[form], value):
+            yield f"a {form}"
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:  # of another dialect
+        return True
+
+
+def _is_read(read: Callable[[str], Any], value: str) -> bool:
+    try:
+        read(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _target(ref: Any, root: Any) -> Any:
+    """What a reference within the schema leads to."""
+    if not isinstance(ref, str) or not ref.startswith("#/"):
+        return None
+    target = root
+    for part in ref[2:].split("/"):
+        target = target.get(part.replace("~1", "/").replace("~0", "~"), {})
+    return target
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_same(value: Any, option: Any) -> bool:
+    return value == option and isinstance(value, bool) == isinstance(option, bool)
+
+
+def _kind(value: Any) -> str:
+    return next(name for name, is_of in _KINDS.items() if is_of(value) and name != "integer")
