@@ -214,13 +214,19 @@ def delete(conn: Connection, slug: str, reason: str | None = None) -> None:
         conn.execute("select pgflowd.delete_flow(%s, %s, session_user)", (slug, reason))
 
 
-def script(slug: str, shape: Shape, place: str) -> str:
-    """The SQL that deploys the flow, or raises if the database has another shape of it."""
+def script(slug: str, shape: Shape, place: str, *, may_change: bool = False) -> str:
+    """The SQL that deploys the flow.
+
+    If the database has another shape of it, it makes the next version, or raises.
+    """
     tag = "$pgflowd$"
     text = json.dumps(shape, indent=1, ensure_ascii=False).replace("'", "''")
     while tag in text:
         tag = f"{tag[:-1]}_$"
-    return _SCRIPT.format(slug=slug, shape=text, place=one_line(place), tag=tag)
+    otherwise = _CHANGE if may_change else _REFUSE
+    return _SCRIPT.format(
+        slug=slug, shape=text, place=one_line(place), tag=tag, otherwise=otherwise.format(slug=slug)
+    )
 
 
 _LIST_FLOWS = """
@@ -253,10 +259,21 @@ _SCRIPT = """\
 -- {slug}, from {place}
 do {tag}
 declare
-  answer jsonb := pgflowd.define('{slug}', '{shape}'::jsonb);
+  shape constant jsonb := '{shape}';
+  version text := coalesce((
+    select one.flow_slug from pgflowd.versions_of('{slug}', shape) as one
+     where one.has_shape order by one.is_current desc, one.version desc limit 1), '{slug}');
+  answer constant jsonb := pgflowd.define(version, shape);
 begin
-  if answer ->> 'status' = 'mismatch' then
-    raise exception 'flow {slug} has another shape here: %', answer ->> 'differences';
-  end if;
-  perform pgflowd.watch_queue(queue.queue_name) from pgflowd._queues('{slug}') as queue;
+{otherwise}
+  perform pgflowd.watch_queue(queue.queue_name) from pgflowd._queues(version) as queue;
 end {tag};"""
+_REFUSE = """\
+  if answer ->> 'status' = 'mismatch' then
+    raise exception 'flow {slug} has another shape here: %', answer ->> 'differences'
+      using hint = 'flows deploy --sql --yes makes it the next version';
+  end if;"""
+_CHANGE = """\
+  if answer ->> 'status' = 'mismatch' or version <> pgflowd.current_flow('{slug}') then
+    select one.flow_slug into version from pgflowd.deploy_version('{slug}', shape) as one;
+  end if;"""

@@ -260,6 +260,15 @@ def test_deploy_prints_sql_that_does_the_same(here, project, database):
     with pytest.raises(Exception, match="flow send_email has another shape here"):
         conn.execute(script.encode())
 
+    changing = here("flows", "deploy", "--sql", "--yes").out
+    for each in (changing, changing, script):
+        conn.execute(each.encode())
+    current = "select name, flow_slug from pgflowd.versions where is_current"
+    assert conn.execute(current).fetchall() == [("send_email", "send_email_2")]
+    conn.execute("select pgflowd.rollback_version('send_email')")
+    conn.execute(changing.encode())
+    assert conn.execute(current).fetchall() == [("send_email", "send_email_2")]
+
 
 def test_deploy_with_errors_in_the_code_prints_all_and_changes_nothing(here, project, database):
     (project / "shop_flows.py").write_text(

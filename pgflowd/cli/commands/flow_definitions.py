@@ -96,7 +96,10 @@ def deploy(
 
     chosen = _chosen(app, flow)
     if as_sql:
-        texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
+        texts = {
+            one.slug: flows.script(one.slug, one.shape or {}, one.place, may_change=yes)
+            for one in chosen
+        }
         app.print_result("\n\n".join(texts.values()), sql=texts)
         return
     width = max((len(one.slug) for one in chosen), default=0)
