@@ -105,7 +105,11 @@ def defining(slug: str, shape: Shape) -> Query[None]:
 def refusal(conn: Connection, code: Code, mode: str) -> Problem | None:
     """Why `define` would refuse this flow, if it would; nothing is written."""
     with translated(conn):
-        if find_version(conn, code.name, code.shape) is not None or mode == "recreate":
+        try:
+            found = find_version(conn, code.name, code.shape)
+        except DatabaseError as refused:
+            return Problem(refused.code, refused.text, PLACE, refused.next)
+        if found is not None or mode == "recreate":
             return None
         known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(code.name)),))
         if known is None:

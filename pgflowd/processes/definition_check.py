@@ -3,13 +3,17 @@ Asks the database whether the changed flows of a reload can be served, and ends.
 
 The supervisor starts it before it replaces any worker, so that code which cannot be served, or not
 serve a version with open runs, leaves the old one in service. It imports no user code. The answer
-is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by version.
+is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by version;
+or why the database could not be asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
+
+import psycopg
 
 from pgflowd.core.definition.versions import Code
 from pgflowd.core.json import Encoder
@@ -18,6 +22,8 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db import definitions
 from pgflowd.db.connection import connect, limits_of
+from pgflowd.db.errors import failure_of
+from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
 
@@ -30,20 +36,22 @@ def main(channel: Channel, settings: Settings, codes: Sequence[Code]) -> int:
     """Report what keeps each of these flows from being served."""
     database, name = settings.database, f"{settings.pgflowd.name}: check"
     url, is_pooled = read(database.url), bool(database.listen_url)
-    with connect(url, name=name, limits=limits_of(database), pooled=is_pooled) as conn:
-        mode = settings.pgflowd.definitions
-        found = {
-            code.name: (
-                definitions.refusal(conn, code, mode),
-                definitions.unserved_flows(conn, code),
-            )
-            for code in codes
-        }
-    text = _dumps({
-        name: [refused and asdict(refused), {slug: asdict(each) for slug, each in lost.items()}]
-        for name, (refused, lost) in found.items()
-    })  # fmt: skip
+    try:
+        with connect(url, name=name, limits=limits_of(database), pooled=is_pooled) as conn:
+            text = _dumps([_found(conn, codes, settings.pgflowd.definitions), None])
+    except (psycopg.Error, PgflowdError) as error:
+        text = _dumps([None, failure_of(error)[1]])
     for start in range(0, len(text), PART):
         channel.send(Found(text[start : start + PART]))
     channel.flush_all(10.0)
     return EXIT_ASKED
+
+
+def _found(conn: psycopg.Connection[Any], codes: Sequence[Code], mode: str) -> dict[str, Any]:
+    found = {}
+    for code in codes:
+        refused = definitions.refusal(conn, code, mode)
+        unserved = definitions.unserved_flows(conn, code)
+        problems = {slug: asdict(problem) for slug, problem in unserved.items()}
+        found[code.name] = [refused and asdict(refused), problems]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from support.daemon import Daemon, DaemonSetup
+from support.proxy import ProxyProcess
 
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
@@ -102,6 +103,24 @@ def test_a_shape_that_is_not_deployed_leaves_the_old_code_in_service(setup, data
     assert refused.returncode == 1
     assert "E306" in refused.stdout + refused.stderr
     assert ended(database, old) == ended(database, new) == {"charge": [1, "old"]}
+
+
+def test_a_changed_shape_waits_for_a_database_that_can_be_asked(tmp_path, database):
+    proxy = ProxyProcess(database.dsn)
+    setup = DaemonSetup(tmp_path, proxy.dsn)
+    try:
+        orders(setup, FIRST)
+        daemon = setup.serve()
+        orders(setup, SECOND)
+        proxy.do("refuse")
+        refused = daemon.command("reload")
+    finally:
+        setup.close()
+        proxy.close()
+
+    assert refused.returncode == 1
+    assert "E301  orders: the database could not be asked: " in refused.stdout + refused.stderr
+    assert "Traceback" not in daemon.log.read_text()
 
 
 def test_a_reload_keeps_the_old_code_for_a_version_that_the_new_one_cannot_serve(setup, database):

@@ -70,10 +70,13 @@ class DefinitionCheck:
         if process is not self._process or self.is_done:
             return
         try:
-            found = loads("".join(self._parts)) if process.status == 0 else {}
+            found, error = loads("".join(self._parts)) if process.status == 0 else (None, None)
+            if found is None:
+                self._fail(f"the database could not be asked: {error or 'the check has failed'}")
+                return
             problems = {code.name: found[code.name] for code in self._codes}
         except (ValueError, TypeError, LookupError):
-            self._fail("the database could not be asked")
+            self._fail("the check of its definition gave no whole answer")
             return
         self.due = None
         self._problems = {
@@ -91,6 +94,6 @@ class DefinitionCheck:
     def _fail(self, why: str) -> None:
         self.due = None
         self._problems = {
-            code.name: Problem("E306", f"{code.name}: {why}", None, "pgflowd reload")
+            code.name: Problem("E301", f"{code.name}: {why}", None, "pgflowd reload")
             for code in self._changed
         }
