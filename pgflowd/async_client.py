@@ -6,7 +6,7 @@ awaited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
@@ -15,7 +15,7 @@ import psycopg
 from pgflowd.client import NAME, RunId
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.documents.runs import Run, RunWithStates, TimelineEntry
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
@@ -27,6 +27,7 @@ from pgflowd.db.client_connections import (
     ClientConnections,
 )
 from pgflowd.db.connection import connect_async
+from pgflowd.db.following import follow_async
 from pgflowd.db.foreign_connections import Library, async_foreign, library_of
 from pgflowd.db.operations import Operation, PatientWait, run_async
 from pgflowd.errors import Unreachable
@@ -100,6 +101,16 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """
         self._refuse_wait()
         return await self._wait(PatientWait(run_id_of(run_id), timeout))
+
+    def follow(self, run_id: RunId) -> AsyncIterator[TimelineEntry]:
+        """
+        Yield what happened and happens in a run, as `runs follow` does, until its end. NotFound.
+
+        If the database goes away meanwhile, it continues when that is back.
+        """
+        self._refuse_wait()
+        url = self._own_url()
+        return follow_async(lambda: connect_async(url, name=NAME), run_id_of(run_id))
 
     async def get_run(self, run_id: RunId, *, conn: AsyncGiven | None = None) -> Run:
         """Read a run. Raises NotFound."""

@@ -16,7 +16,7 @@ no run can be waited for on it, since nothing happens before its commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 from uuid import UUID
@@ -25,7 +25,7 @@ import psycopg
 
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.runs import Run, RunWithStates, StepState
+from pgflowd.core.documents.runs import Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
@@ -38,6 +38,7 @@ from pgflowd.db.client_connections import (
     refuse_wait,
 )
 from pgflowd.db.connection import connect
+from pgflowd.db.following import follow_sync
 from pgflowd.db.foreign_connections import (
     Library,
     django_connection,
@@ -122,6 +123,16 @@ class Client(ClientConnections[Connection]):
         """
         self._refuse_wait()
         return self._wait(PatientWait(run_id_of(run_id), timeout))
+
+    def follow(self, run_id: RunId) -> Iterator[TimelineEntry]:
+        """
+        Yield what happened and happens in a run, as `runs follow` does, until its end. NotFound.
+
+        If the database goes away meanwhile, it continues when that is back.
+        """
+        self._refuse_wait()
+        url = self._own_url()
+        return follow_sync(lambda: connect(url, name=NAME), run_id_of(run_id))
 
     def get_run(self, run_id: RunId, *, conn: Given | None = None) -> Run:
         """Read a run. Raises NotFound."""

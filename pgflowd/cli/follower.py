@@ -21,8 +21,6 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.cli.terminal.timeline import output_entry, timeline_of
-from pgflowd.cli.terminal.undo_timeline import undo_output, undo_timeline
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import (
     FailedAttempt,
@@ -33,6 +31,8 @@ from pgflowd.core.documents.runs import (
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import output_line
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.timeline import output_entry, timeline_of
+from pgflowd.core.undo_timeline import undo_output, undo_timeline
 from pgflowd.db import attempts, operations, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync

@@ -85,10 +85,6 @@ def refuse_unknown_step(run: RunWithStates, step: str | None) -> None:
         raise NotFound(f"run {short_id(run.run_id)} has no step '{step}'", next=hint)
 
 
-def task_name(run_id: UUID, step: str, index: int) -> str:
-    return f"{short_id(run_id)}/{step}#{index}"
-
-
 def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) -> UnknownFlow:
     """The error about an unknown flow, with the nearest slug or another remedy."""
     close = nearest(slug, known)

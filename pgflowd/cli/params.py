@@ -24,7 +24,6 @@ from pgflowd.cli.lookup import (
     check_task_word,
     find_run,
     flow_slugs,
-    task_name,
 )
 from pgflowd.core.definition.limit import MAX_SLOTS
 from pgflowd.core.definition.option_values import TUNABLE
@@ -33,7 +32,7 @@ from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.text import short_id
+from pgflowd.core.text import short_id, task_name
 
 if TYPE_CHECKING:
     import psycopg

@@ -33,6 +33,11 @@ def short_id(run_id: UUID | str) -> str:
     return str(run_id)[-8:]
 
 
+def task_name(run_id: UUID, step: str, index: int) -> str:
+    """What names a task in a text."""
+    return f"{short_id(run_id)}/{step}#{index}"
+
+
 def duration(seconds: float) -> str:
     """Seconds in few characters: `0.8ms`, `340ms`, `2.75s`, `12s`, `2m05s`, `3h20m`, `4d2h`."""
     if seconds <= 0:

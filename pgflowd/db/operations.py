@@ -83,6 +83,7 @@ class Nap:
     """Wait until a notification reports the end of the run, or until the time is over."""
 
     max_s: float
+    any_event: bool = False  # also whatever else happens in it
 
 
 @dataclass(frozen=True)
@@ -343,7 +344,7 @@ def _execute(conn: Connection | SyncForeignConnection, step: Step) -> Any:
             until = time.monotonic() + step.max_s
             while (left_s := until - time.monotonic()) > 0:
                 for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if runs.is_end_event(notice.payload):
+                    if step.any_event or runs.is_end_event(notice.payload):
                         return None
     return time.monotonic()
 
@@ -381,7 +382,7 @@ async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: S
             until = time.monotonic() + step.max_s
             while (left_s := until - time.monotonic()) > 0:
                 async for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if runs.is_end_event(notice.payload):
+                    if step.any_event or runs.is_end_event(notice.payload):
                         return None
     return time.monotonic()
 

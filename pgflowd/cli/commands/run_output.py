@@ -17,11 +17,12 @@ from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run, refuse_unknown_step
 from pgflowd.cli.params import RUN
-from pgflowd.cli.terminal.timeline import TimelineWriter, output_entry
+from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.text import ago, short_id
+from pgflowd.core.timeline import output_entry
 
 MAX_ATTEMPTS = 20  # that are shown
 

@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.lookup import task_name
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
-from pgflowd.core.text import ago, brief, short_id
+from pgflowd.core.text import ago, brief, short_id, task_name
 
 PERSON = Mark("◆", "@", "magenta")
 RECEIVED = Mark("✉", "<", "blue")

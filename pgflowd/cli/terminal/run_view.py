@@ -25,15 +25,16 @@ from pgflowd.cli.terminal.attempt_view import (
 from pgflowd.cli.terminal.family_view import print_family
 from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
-from pgflowd.cli.terminal.timeline import reason
 from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
 from pgflowd.cli.terminal.undo_view import print_undo
-from pgflowd.cli.terminal.wait_view import ends_by, print_checkpoints, wait_lines, wait_text
+from pgflowd.cli.terminal.wait_view import print_checkpoints, wait_lines
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import ago, between, brief, cut, duration, short_id
+from pgflowd.core.timeline import reason
 from pgflowd.core.traceback_text import place_of
+from pgflowd.core.wait_text import ends_by, wait_text
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.runs import (

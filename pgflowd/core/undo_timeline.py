@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.cli.terminal.timeline import RUN_UNDOING, output_entry, timeline_of, undo_event
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import between
+from pgflowd.core.timeline import RUN_UNDOING, output_entry, timeline_of, undo_event
 from pgflowd.core.undo import FAILURE_MARK, PREFIX
 
 

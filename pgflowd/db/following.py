@@ -1,0 +1,165 @@
+"""
+Follows a run to its end, for the clients: the events of `runs follow`, without what handlers print.
+If the database goes away meanwhile, they wait until it is back.
+
+`FollowedRun.next_events` is an operation: it returns the events since the last call, at once if
+there are any, and else when something happens. It reads without notifications too, which may be
+lost: after each change soon, then less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core.backoff import doubled_s
+from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TaskProgress, TimelineEntry
+from pgflowd.core.documents.waits import OpenTask
+from pgflowd.core.timeline import timeline_of
+from pgflowd.core.undo_timeline import undo_timeline
+from pgflowd.db import attempts, operations, runs
+from pgflowd.db.operations import (
+    MAX_NAP_S,
+    MAX_RECONNECT_S,
+    MIN_RECONNECT_S,
+    AsyncConnection,
+    Connection,
+    Hears,
+    Listen,
+    Nap,
+    Now,
+    Operation,
+    run_async,
+    run_sync,
+)
+from pgflowd.db.waits import waits_of
+from pgflowd.errors import AccessDenied, Unreachable
+
+MIN_NAP_S = 0.1
+MAX_WAITS = 20  # tasks whose waits are told; of a map very many may wait
+Details = tuple[list[FailedAttempt], list[OpenTask], list[TaskProgress]]
+
+
+class FollowedRun:
+    """A run, and which of its events are known."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self.run_id = run_id
+        self.has_ended = False
+        self._known: set[tuple[Any, ...]] = set()
+        self._follow_at = 0.0
+        self._may_read_attempts = True
+        self._listens: set[UUID] = set()
+
+    def again(self) -> None:
+        """Another connection: nothing notifies it yet."""
+        self._listens.clear()
+        self._follow_at = 0.0
+
+    def next_events(self) -> Operation[list[TimelineEntry]]:
+        """NotFound for an unknown run."""
+        nap_s = MIN_NAP_S
+        while True:
+            yield from self._listen(self.run_id)
+            events = yield from self._read()
+            if events or self.has_ended:
+                return events
+            yield Nap(nap_s, any_event=True)
+            nap_s = min(nap_s * 1.5, MAX_NAP_S)
+
+    def _listen(self, *run_ids: UUID) -> Operation[None]:
+        """Have the events of these runs notified, again in time."""
+        for run_id in run_ids:
+            if run_id not in self._listens:
+                self._listens.add(run_id)
+                yield Listen(runs.channel(run_id))
+                self._follow_at = 0.0
+        now: float = yield Now()
+        if now < self._follow_at:
+            return
+        can: runs.Abilities = yield runs.abilities()
+        hears: bool = yield Hears()
+        self._follow_at = float("inf")
+        if can.follow and hears:
+            self._follow_at = now + (yield runs.follow(list(self._listens)))
+
+    def _read(self) -> Operation[list[TimelineEntry]]:
+        run: RunWithStates = yield from operations.get_with_states(self.run_id)
+        found = timeline_of(run, *(yield from self._details(self.run_id)))
+        if run.undo_wanted_at is not None and run.undo_run_id is not None:
+            found += yield from self._read_undo(run, run.undo_run_id)
+        self.has_ended = run.has_ended
+        new = [entry for entry in found if entry.key not in self._known]
+        self._known.update(entry.key for entry in new)
+        return new
+
+    def _read_undo(self, run: RunWithStates, undo_id: UUID) -> Operation[list[TimelineEntry]]:
+        answer: tuple[RunWithStates | None, bool] = yield runs.get_with_states(undo_id)
+        undo, _ = answer
+        failures, waits, _ = yield from self._details(undo_id)
+        if undo is not None and not run.has_ended:
+            yield from self._listen(undo_id)
+        return undo_timeline(run, undo, failures, waits)
+
+    def _details(self, run_id: UUID) -> Operation[Details]:
+        """Attempts that failed, tasks that wait, and progress, if this role may read them."""
+        if not self._may_read_attempts:
+            return [], [], []
+        try:
+            failures: list[FailedAttempt] = yield attempts.failed_attempts(run_id)
+            waits: list[OpenTask] = yield waits_of(run_id, MAX_WAITS)
+            progress: list[TaskProgress] = yield attempts.run_progress(run_id)
+        except AccessDenied:
+            self._may_read_attempts = False
+            return [], [], []
+        return failures, waits, progress
+
+
+def follow_sync(opened: Callable[[], Connection], run_id: UUID) -> Iterator[TimelineEntry]:
+    """Yield the events of a run on a connection that is closed at the end, or opened again."""
+    run, pause_s, conn = FollowedRun(run_id), 0.0, opened()
+    try:
+        while not run.has_ended:
+            try:
+                if conn.closed:
+                    conn = opened()
+                    run.again()
+                events = run_sync(conn, run.next_events())
+                pause_s = 0.0
+            except (Unreachable, psycopg.OperationalError):
+                conn.close()
+                pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
+                time.sleep(pause_s)
+                continue
+            yield from events
+    finally:
+        conn.close()
+
+
+async def follow_async(
+    opened: Callable[[], Awaitable[AsyncConnection]], run_id: UUID
+) -> AsyncIterator[TimelineEntry]:
+    """Do the same with asyncio."""
+    run, pause_s, conn = FollowedRun(run_id), 0.0, await opened()
+    try:
+        while not run.has_ended:
+            try:
+                if conn.closed:
+                    conn = await opened()
+                    run.again()
+                events = await run_async(conn, run.next_events())
+                pause_s = 0.0
+            except (Unreachable, psycopg.OperationalError):
+                await conn.close()
+                pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
+                await asyncio.sleep(pause_s)
+                continue
+            for event in events:
+                yield event
+    finally:
+        await conn.close()
