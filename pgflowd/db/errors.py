@@ -54,6 +54,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF021": (TooLarge, "E424"),
     "PF022": (WrongState, "E411"),
     "PF023": (WrongState, "E411"),
+    "PF024": (DatabaseError, "E306"),
     "PF030": (DatabaseError, "E307"),
     "PF031": (DatabaseError, "E304"),
     "PF032": (DatabaseError, "E302"),

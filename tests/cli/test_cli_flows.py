@@ -222,6 +222,8 @@ def test_old_versions_are_counted_listed_rolled_back_and_pruned(here, project, s
     assert len(whole.out.splitlines()) == len(listed.out.splitlines()) + 1
     assert "analyze_website_2 is current  " in whole.out and "analyze_website  " in whole.out
     assert [run["flow"] for run in both] == ["analyze_website"]
+    kept = here("flows", "delete", "analyze_website_2", "--yes", "--force")
+    assert kept.code == 6 and "is a version to which starts go" in kept.err
     back = here("flows", "rollback", "analyze_website")
     assert back.out == "analyze_website: starts go to analyze_website\n"
     compared = here("flows", "diff", "analyze_website")

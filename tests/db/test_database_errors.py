@@ -51,6 +51,7 @@ OUR_STATES = [
     ("PF009", RunError, "E432"),
     ("PF020", PgflowdError, "E105"),
     ("PF023", WrongState, "E411"),
+    ("PF024", DatabaseError, "E306"),
     ("PF030", DatabaseError, "E307"),
     ("PF031", DatabaseError, "E304"),
     ("PF032", DatabaseError, "E302"),

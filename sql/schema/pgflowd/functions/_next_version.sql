@@ -1,5 +1,5 @@
 -- _next_version(name, shape): the number of the next version of this flow, and its flow: the name with the number, which
--- no other flow has. 22023 if that is longer than a flow's slug may be, or, where steps have undos, that of the flow that
+-- no other flow has. PF024 if that is longer than a flow's slug may be, or, where steps have undos, that of the flow that
 -- undoes its runs.
 -- Called by: deploy_version.   Locks: nothing.
 create or replace function pgflowd._next_version(
@@ -21,6 +21,6 @@ begin
   if length(_next_version.flow_slug) > most then
     raise exception 'the next version of flow % would be %, which has more than % characters',
                     _next_version.name, _next_version.flow_slug, most
-      using errcode = '22023', hint = 'give the changed flow a shorter slug of its own';
+      using errcode = 'PF024', hint = 'give the changed flow a shorter slug of its own';
   end if;
 end $$;

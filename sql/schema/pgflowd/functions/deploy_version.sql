@@ -1,7 +1,8 @@
 -- deploy_version(name, shape, actor, code, take_code): makes the version of this flow that has this shape the current one, and
 -- creates it if there is none; returns its flow, and whether it is new. Nothing is deleted: open runs stay in their
 -- version. A new version has the options of the code, but for those that were tuned in the version before it, and is paused
--- if that one is. PF002 for an unknown flow, 22023 for a name that is too long for the flow of a version.
+-- if that one is. PF002 for an unknown flow, PF024 for a name that is too long for the
+-- flow of a version, or that is a version of another one.
 -- Called by: workers, commands.   Locks: the definitions of the name and of the new flow.
 create or replace function pgflowd.deploy_version(
   name text, shape jsonb, actor text default null, code text default null,
@@ -19,7 +20,7 @@ begin
   if pgflowd._name_of(deploy_version.name) <> deploy_version.name then
     raise exception 'flow % is a version of flow %', deploy_version.name,
                     pgflowd._name_of(deploy_version.name)
-      using errcode = '22023', hint = 'give the flow of the code another slug';
+      using errcode = 'PF024', hint = 'give the flow of the code another slug';
   end if;
   insert into pgflowd.versions (name, version, flow_slug, fingerprint, deployed_at, is_current)
   select deploy_version.name, 1, flow.flow_slug,
