@@ -66,6 +66,16 @@ def test_the_last_column_is_cut_before_any_is_lost(unicode: bool, width: int, la
     assert table.splitlines()[1] == f"a_flow_slug  {last}".rstrip()
 
 
+def test_what_is_lost_makes_room_for_the_last_column() -> None:
+    titles, row = ("RUN", "FLOW", "ERROR"), ("7f3a9c12", "analyze_website", "no such host")
+    screen = Screen(colour=False, unicode=True, width=26)
+
+    table = screen.table(titles, [[*row[:2], row[2] * 3]], losing=titles[1:], cutting=True)
+
+    assert table.splitlines()[0] == "RUN       ERROR"
+    assert table.splitlines()[1].startswith("7f3a9c12  no such host")
+
+
 def test_a_table_without_rows_has_its_titles() -> None:
     assert WIDE.table(("A", "B"), []) == "A  B"
 

@@ -128,22 +128,23 @@ class Screen:
     ) -> str:
         """
         Lay out rows under titles. Columns in `right` are aligned to the right. Where the terminal
-        is narrow, `cutting` shortens the last column as far as it is still of use; then the columns
-        in `losing` go, in this order.
+        is narrow, the columns in `losing` go, in this order; `cutting` shortens the last column
+        as soon as what is left of it is of use.
         """
         cells = [[_cell(value) for value in row] for row in rows]
-        if cutting and self.width is not None:
-            room = self.width - _width_of(_widths(titles, cells, range(len(titles) - 1))) - 2
-            if room >= _MIN_CUT_WIDTH:
+        last = len(titles) - 1
+        keep = list(range(len(titles)))
+        for title in (None, *losing):
+            keep = [index for index in keep if titles[index] != title]
+            if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
+                break
+            room = self.width - _width_of(_widths(titles, cells, keep[:-1])) - 2
+            if cutting and keep[-1] == last and room >= _MIN_CUT_WIDTH:
                 cells = [
                     [*row[:-1], row[-1]._replace(text=self.cut(row[-1].text, room))]
                     for row in cells
                 ]
-        keep = list(range(len(titles)))
-        for title in losing:
-            if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
                 break
-            keep = [index for index in keep if titles[index] != title]
         widths = _widths(titles, cells, keep)
         head = [TableCell(title) for title in titles]
         lines = [self.paint(self._row(head, keep, widths, titles, right), None, bold=True)]
