@@ -2,7 +2,7 @@
 What a worker costs: its own CPU per no-op task under load, its runners' and the server's.
 
     python bench/worker.py [--dsn URL] [--tasks N] [--runners N] [--quick]
-                           [--lines N] [--keep-output all|failures|off]
+                           [--lines N] [--keep-output all|failures|off] [--traces]
 
 Makes a scratch database, queues single-step runs, lets one worker loose, and compares user and
 system time from /proc before and after. Figures depend on the machine; take them as ratios.
@@ -18,8 +18,10 @@ import json
 import os
 import signal
 import tempfile
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from pgflowd.core.settings.sections import (
     DatabaseSettings,
     LoggingSettings,
     Settings,
+    SupervisorSettings,
+    TelemetrySettings,
     WorkerSettings,
 )
 from pgflowd.core.settings.values import Ref
@@ -37,6 +41,7 @@ from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
 from pgflowd.host.process_tree import all_processes, in_session
+from pgflowd.processes import exporter
 from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchServer
 from pgflowd.testing.until import until
@@ -61,13 +66,40 @@ def cpu_s(pid: int) -> float:
     return sum(int(each) for each in fields[11:15]) * TICK_S
 
 
-def start(dsn: str, directory: str, runners: int, keep_output: str) -> ForkedChild:
-    settings = Settings(
+def start_exporter(settings: Settings) -> ForkedChild:
+    """The process `exporter`, with a collector that takes whatever comes."""
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.server_port}"
+    log = open_log(settings.logging, process="exporter")
+    child = fork(lambda channel: exporter.main(channel, settings, log), title="exporter")
+    until(lambda: any(isinstance(each, Ready) for each in child.channel.receive()), 10)
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    return child
+
+
+def settings_of(dsn: str, directory: str, args: argparse.Namespace) -> Settings:
+    return Settings(
         pgflowd=DaemonSettings(python_path=(directory,)),
         database=replace(DatabaseSettings(), url=Ref(dsn)),
-        worker=WorkerSettings(max_concurrency=runners, keep_output=keep_output),
+        worker=WorkerSettings(max_concurrency=args.runners, keep_output=args.keep_output),
+        supervisor=SupervisorSettings(control=f"{directory}/control.sock"),
         logging=LoggingSettings(level="warning", format="json"),
+        telemetry=TelemetrySettings(traces="on" if args.traces else "off"),
     )
+
+
+def start(settings: Settings) -> ForkedChild:
     served = ServedFlow("noop", "noop_flow", "noop_flow")
     log = open_log(settings.logging, process="worker")
 
@@ -92,7 +124,9 @@ def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[
     with server.database() as database, tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "noop_flow.py").write_text(MODULE.replace("LINES", str(args.lines)))
         conn = database.connect()
-        child = start(database.dsn, directory, args.runners, args.keep_output)
+        settings = settings_of(database.dsn, directory, args)
+        tracer = start_exporter(settings) if args.traces else None
+        child = start(settings)
         warm(conn, child)
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
@@ -105,11 +139,16 @@ def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[
         took_s = time.perf_counter() - began
         all_s, own_s = session_cpu_s(child.pid) - all_s, cpu_s(child.pid) - own_s
         server_s = server_cpu_s(conn, postmaster) - server_s
+        traces_s = cpu_s(tracer.pid) if tracer else 0.0
         child.channel.send(Drain(5.0))
         until(child.has_ended, 10)
         child.collect()
         conn.close()
-        return figures(tasks, took_s, own_s, all_s - own_s, server_s)
+        found = figures(tasks, took_s, own_s, all_s - own_s, server_s)
+        if tracer:
+            os.kill(tracer.pid, signal.SIGKILL)
+            found["exporter_us_per_task"] = round(traces_s / tasks * 1e6)
+        return found
 
 
 def session_cpu_s(worker: int) -> float:
@@ -148,6 +187,7 @@ def main() -> None:
     parser.add_argument("--dsn", help="a superuser's; default: an embedded server")
     parser.add_argument("--tasks", type=int, default=5000)
     parser.add_argument("--runners", type=int, default=10)
+    parser.add_argument("--traces", action="store_true", help="write the spans of all runs")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--lines", type=int, default=0, help="that each handler prints")
     parser.add_argument("--keep-output", default="failures", choices=["all", "failures", "off"])

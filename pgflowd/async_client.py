@@ -31,6 +31,7 @@ from pgflowd.db.following import follow_async
 from pgflowd.db.foreign_connections import Library, async_foreign, library_of
 from pgflowd.db.operations import Operation, PatientWait, run_async
 from pgflowd.errors import Unreachable
+from pgflowd.host.open_telemetry import starting
 
 __all__ = ["AsyncClient"]
 
@@ -61,8 +62,9 @@ class AsyncClient(ClientConnections[AsyncConnection]):
 
         `key`: whoever starts the flow with the same key gets the same run.
         """
-        operation = starts.start(flow_slug, input, run_id, key, wishes)
-        return await self._perform(operation, conn)
+        with starting(flow_slug) as trace:
+            operation = starts.start(flow_slug, input, run_id, key, wishes, trace)
+            return await self._perform(operation, conn)
 
     async def start_flows(
         self,
@@ -74,7 +76,9 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        return await self._perform(starts.start_many(flow_slug, inputs, run_ids, wishes), conn)
+        with starting(flow_slug) as trace:
+            operation = starts.start_many(flow_slug, inputs, run_ids, wishes, trace)
+            return await self._perform(operation, conn)
 
     async def start_flow_sync(
         self,
@@ -88,9 +92,11 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        operation = starts.start_followed(flow_slug, input, run_id, key, wishes)
-        run = await self._perform(operation)
-        wait = PatientWait(run.run_id, timeout, was_started=not wishes and key is None)
+        with starting(flow_slug) as trace:
+            operation = starts.start_followed(flow_slug, input, run_id, key, wishes, trace)
+            run = await self._perform(operation)
+        was_started = not wishes and key is None and trace is None
+        wait = PatientWait(run.run_id, timeout, was_started=was_started)
         return run if run.has_ended else await self._wait(wait)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:

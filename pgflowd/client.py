@@ -47,6 +47,7 @@ from pgflowd.db.foreign_connections import (
 )
 from pgflowd.db.operations import Operation, PatientWait, run_sync
 from pgflowd.errors import Unreachable
+from pgflowd.host.open_telemetry import starting
 
 __all__ = ["Client", "Run", "RunEvent", "RunWithStates", "StepState"]
 
@@ -84,7 +85,9 @@ class Client(ClientConnections[Connection]):
 
         `key`: whoever starts the flow with the same key gets the same run.
         """
-        return self._perform(starts.start(flow_slug, input, run_id, key, wishes), conn)
+        with starting(flow_slug) as trace:
+            operation = starts.start(flow_slug, input, run_id, key, wishes, trace)
+            return self._perform(operation, conn)
 
     def start_flows(
         self,
@@ -96,7 +99,9 @@ class Client(ClientConnections[Connection]):
         **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        return self._perform(starts.start_many(flow_slug, inputs, run_ids, wishes), conn)
+        with starting(flow_slug) as trace:
+            operation = starts.start_many(flow_slug, inputs, run_ids, wishes, trace)
+            return self._perform(operation, conn)
 
     def start_flow_sync(
         self,
@@ -110,9 +115,11 @@ class Client(ClientConnections[Connection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        operation = starts.start_followed(flow_slug, input, run_id, key, wishes)
-        run = self._perform(operation)
-        wait = PatientWait(run.run_id, timeout, was_started=not wishes and key is None)
+        with starting(flow_slug) as trace:
+            operation = starts.start_followed(flow_slug, input, run_id, key, wishes, trace)
+            run = self._perform(operation)
+        was_started = not wishes and key is None and trace is None
+        wait = PatientWait(run.run_id, timeout, was_started=was_started)
         return run if run.has_ended else self._wait(wait)
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:

@@ -153,6 +153,7 @@ TITLES: dict[str, str] = {
     "E431": "what a handler wrote cannot be committed",
     "E432": "the wishes of a start cannot be met",
     "E504": "the address for health and metrics cannot be used",
+    "E505": "spans cannot be exported",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",

@@ -25,8 +25,9 @@ def read_details(
     with_attempts: bool = False,
     with_checkpoints: bool = False,
     with_family: bool = False,
+    trace_url: str = "",
 ) -> RunDetails:
-    """Read all that is shown of a run. NotFound."""
+    """Read all that is shown of a run. NotFound. `trace_url`: of a trace, as the config has it."""
     from pgflowd.core.documents.runs import RunDetails
     from pgflowd.db import attempts, child_runs, operations, runs, signals, waits
     from pgflowd.db.operations import run_sync
@@ -54,8 +55,17 @@ def read_details(
         unused=unused,
         checkpoints=more.pop(0) if with_checkpoints else None,
         family=more.pop(0) if with_family else None,
+        trace_url=_trace_url(connection, run_id, trace_url),
         **_undo_of(connection, run),
     )
+
+
+def _trace_url(connection: psycopg.Connection[Any], run_id: UUID, url: str) -> str | None:
+    from pgflowd.core.settings.rules import TRACE_ID
+    from pgflowd.db import runs
+    from pgflowd.db.query import execute
+
+    return url.replace(TRACE_ID, execute(connection, runs.trace_id(run_id))) if url else None
 
 
 def _undo_of(connection: psycopg.Connection[Any], run: RunWithStates) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Unpack
 
 from pgflowd.core.ids import child_id, run_id_of
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import Time, Wait, WaitingContext, WaitKind, seconds_of
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
@@ -41,6 +42,11 @@ class ChildStart:
     flow: str
     input: Any
     wishes: CheckedWishes | None
+
+    def in_trace(self, trace: CallerTrace | None) -> ChildStart:
+        """The start of a run that belongs to this trace."""
+        wishes = self.wishes or CheckedWishes()
+        return replace(self, wishes=replace(wishes, trace=trace)) if trace else self
 
     def as_json(self) -> dict[str, Any]:
         """The start as runners send it."""

@@ -80,6 +80,11 @@ class Context(Protocol):
         """Set when the daemon drains."""
 
     @property
+    def traceparent(self) -> str | None:
+        """The span of this attempt, as W3C writes it, for calls that no library of OpenTelemetry
+        makes; None while there are no traces."""
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the run; the first question fetches them."""
 

@@ -29,6 +29,8 @@ _JOURNAL = {
     "task": "PGFLOW_TASK",
     "attempt": "PGFLOW_ATTEMPT",
     "worker": "PGFLOW_WORKER_ID",
+    "trace_id": "PGFLOW_TRACE_ID",
+    "span_id": "PGFLOW_SPAN_ID",
 }
 
 

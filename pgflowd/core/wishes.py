@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from pgflowd.core.ids import run_id_of
+from pgflowd.core.traces import CallerTrace
 from pgflowd.core.waiting import Time, as_utc, moment_of, seconds_of
 from pgflowd.errors import RunError
 
@@ -66,6 +67,7 @@ class CheckedWishes:
     actor: str | None = None
     after: tuple[UUID, ...] = ()
     after_mode: str = "completed"
+    trace: CallerTrace | None = None  # to which the run then belongs
 
     def as_json(self) -> dict[str, Any]:
         """The wishes of a child, whose id is made of its key; what is not wished is left out."""
@@ -80,11 +82,15 @@ class CheckedWishes:
             "actor": self.actor,
             "after": list(map(str, self.after)) or None,
             "after_mode": self.after_mode,
+            "traceparent": self.trace and self.trace.traceparent,
+            "tracestate": self.trace and self.trace.tracestate,
         }
         return {name: value for name, value in whole.items() if value is not None}
 
 
-def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
+def checked(
+    wishes: Wishes, key: str | None = None, trace: CallerTrace | None = None
+) -> CheckedWishes | None:
     """Return the wishes of a start, or None if there are none. E430 or E432 for what cannot be."""
     unknown = set(wishes) - Wishes.__annotations__.keys()
     if unknown:
@@ -99,6 +105,7 @@ def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
         _checked_actor(wishes.get("actor")),
         _checked_after(wishes.get("after")),
         _checked_after_mode(wishes.get("after"), wishes.get("after_mode")),
+        trace,
     )
     return None if found == CheckedWishes() else found
 

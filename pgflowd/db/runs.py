@@ -79,8 +79,10 @@ def start_wished(
     begins, expires = wishes.begins, wishes.expires
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
               expires.in_s, wishes.labels, wishes.key, wishes.singleton,
-              wishes.on_conflict, wishes.actor, list(wishes.after), wishes.after_mode)  # fmt: skip
-    return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
+              wishes.on_conflict, wishes.actor, list(wishes.after), wishes.after_mode,
+              *(wishes.trace or ()))  # fmt: skip
+    query = _START_TRACED if wishes.trace else _START_WISHED  # an older schema knows no traces
+    return Query(query, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
 def start_many(
@@ -124,6 +126,11 @@ def get_status(run_id: UUID) -> Query[dict[str, Any]]:
     a run.
     """
     return Query(_GET_STATUS, (run_id,), _read_status)
+
+
+def trace_id(run_id: UUID) -> Query[str]:
+    """Return the id of the trace to which a run belongs, or would."""
+    return Query("select pgflowd.trace_id(%s)", (run_id,), only)
 
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None, undo: bool = False) -> Query[str]:
@@ -268,14 +275,16 @@ select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
 CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
 _KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
 _MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
-_START_WISHED = f"""
+_START_WITH = f"""
 select (pgflowd.get_run(started.run_id) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
    %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s, %s, %s,
-   coalesce(%s, session_user), %s::uuid[], %s) as started
+   coalesce(%s, session_user), %s::uuid[], %s{{trace}}) as started
  order by one.nr
 """
+_START_WISHED = _START_WITH.format(trace="")
+_START_TRACED = _START_WITH.format(trace=", traceparent => %s, tracestate => %s")
 _START_MANY = """
 select to_jsonb(run)::text
   from pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run

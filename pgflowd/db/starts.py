@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.ids import run_id_of, uuid7
+from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.values import encode_value
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import runs
@@ -32,10 +33,15 @@ _KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
 
 
 def start(
-    flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
+    flow_slug: str,
+    input: Any,
+    run_id: RunId | None,
+    key: str | None,
+    wishes: Wishes,
+    trace: CallerTrace | None = None,
 ) -> Operation[Run]:
     require_slug(flow_slug)
-    text, given = encode_value(input, what="input"), checked(wishes, key)
+    text, given = encode_value(input, what="input"), checked(wishes, key, trace)
     if given:
         return (yield from _started_wished(flow_slug, text, run_id, given))
     new_id = _id_or_new(run_id)
@@ -45,11 +51,16 @@ def start(
 
 
 def start_followed(
-    flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
+    flow_slug: str,
+    input: Any,
+    run_id: RunId | None,
+    key: str | None,
+    wishes: Wishes,
+    trace: CallerTrace | None = None,
 ) -> Operation[Run]:
     """Start a run for whose end somebody waits: without wishes, it is followed from the start."""
-    if wishes or key is not None or not (yield from _may_follow()):
-        return (yield from start(flow_slug, input, run_id, key, wishes))
+    if wishes or key is not None or trace is not None or not (yield from _may_follow()):
+        return (yield from start(flow_slug, input, run_id, key, wishes, trace))
     require_slug(flow_slug)
     new_id = _id_or_new(run_id)
     text = encode_value(input, what="input")
@@ -59,7 +70,11 @@ def start_followed(
 
 
 def start_many(
-    flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[RunId] | None, wishes: Wishes
+    flow_slug: str,
+    inputs: Sequence[Any],
+    run_ids: Sequence[RunId] | None,
+    wishes: Wishes,
+    trace: CallerTrace | None = None,
 ) -> Operation[list[Run]]:
     require_slug(flow_slug)
     if isinstance(inputs, str | bytes | Mapping):  # these have elements as well
@@ -68,7 +83,7 @@ def start_many(
         raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
     ids = [_id_or_new(run_ids[at] if run_ids else None) for at in range(len(inputs))]
     texts = [encode_value(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
-    given = checked(wishes)
+    given = checked(wishes, trace=trace)
     if not texts:
         return []
     if given:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.traces import trace_of
 from pgflowd.core.worker.events import (
     LeaseVerdict,
     ReportAnswer,
@@ -57,13 +58,17 @@ def claim(
     lease_s: float | None = 30.0,
     with_run: Sequence[str] = (),
     caps: Sequence[str] = (),
+    ratio: float | None = None,
 ) -> Query[list[Task]]:
     """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not renew leases.
 
     Tasks of steps `with_run` have the run's input, unless it is large. `caps`: what the worker has.
+    `ratio`: of the runs without a caller's trace so many are traced; None: there are no traces.
     """
     params = (flow_slug, worker_id, max_tasks, lease_s, list(with_run) or None, list(caps) or None)
-    return Query(_CLAIM, params, lambda rows: _claimed(rows, with_run))
+    if ratio is None:
+        return Query(_CLAIM, params, lambda rows: _claimed(rows, with_run))
+    return Query(_CLAIM_TRACED, params, lambda rows: _claimed(_traced(rows, ratio), with_run))
 
 
 def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
@@ -149,6 +154,11 @@ def resend(before_page: int | None, max_tasks: int = 500) -> Query[Resent]:
     return Query(_RESEND, (before_page, max_tasks), lambda rows: Resent(*rows[0]))
 
 
+def _traced(rows: Rows, ratio: float) -> Rows:
+    """Read where the spans of claimed tasks belong."""
+    return [(*row[:-1], trace_of(row[0], row[-1] and json.loads(row[-1]), ratio)) for row in rows]
+
+
 def _claimed(rows: Rows, with_run: Collection[str]) -> list[Task]:
     """Read tasks. The input of a run came with one of them, and others of its run share it."""
     claimed = [Task(*row) for row in rows]
@@ -170,8 +180,8 @@ def _answers(rows: Rows) -> list[ReportAnswer]:
 
 def _run_changes(rows: Rows) -> list[RunChange]:
     return [
-        RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], took_s, error)
-        for run, step, status, took_s, error in rows
+        RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], *rest)
+        for run, step, status, *rest in rows
     ]
 
 
@@ -204,18 +214,20 @@ def _element(one: TaskReport) -> dict[str, Any]:
     return element
 
 
-_CLAIM = """
-select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input,
-       flow_input, waited_s
-  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s), %s::text[], %s::text[])
+_COLUMNS = """
+run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input, flow_input,
+waited_s
 """
+_OF_CLAIM = "%s, %s, %s, make_interval(secs => %s), %s::text[], %s::text[]"
+_CLAIM = f"select {_COLUMNS} from pgflowd.claim({_OF_CLAIM})"
+_CLAIM_TRACED = f"select {_COLUMNS}, trace from pgflowd.claim({_OF_CLAIM}, with_trace => true)"
 _REPORT = """
 select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
 """
 _PROGRESS = "select token from pgflowd.progress(%s, %s::bigint[], %b::text[]::jsonb[])"
 _KEEP_LAST = "select pgflowd.keep_last(%s, %s::bigint[], %b::text[], %b::text[], %s::int[])"
 _RUN_CHANGES = """
-select run_id::text, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])
+select run_id::text, step_slug, status, took_s, error, ended_at from pgflowd.news(%s::uuid[])
 """
 _CANCELLATIONS = """
 select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)

@@ -51,6 +51,7 @@ class PlainContext(StartingContext):
     caps: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduled_for: datetime | None = None
+    traceparent: str | None = None
     undo: Undo | None = None  # of an undo handler
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
     cancelled: threading.Event = field(default_factory=threading.Event)

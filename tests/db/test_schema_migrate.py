@@ -92,7 +92,7 @@ def test_migrating_again_keeps_flows_runs_and_queues(conn: Connection) -> None:
 
 def test_migrating_adds_what_a_claimed_task_lacks(conn: Connection) -> None:
     before = catalog(conn)
-    conn.execute("alter type pgflowd.claimed_task drop attribute waited_s")
+    conn.execute("alter type pgflowd.claimed_task drop attribute waited_s, drop attribute trace")
 
     schema.migrate(conn)
 

@@ -28,7 +28,7 @@ def test_an_untouched_database_has_nothing_to_tell(conn: Connection) -> None:
         ),
         (
             "drop function pgflowd.claim",
-            "function pgflowd.claim(text,uuid,integer,interval,text[],text[]) is",
+            "function pgflowd.claim(text,uuid,integer,interval,text[],text[],boolean) is",
         ),
         (
             "alter table pgflow.runs drop column error_message",

@@ -75,7 +75,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
             "README.md", "scaling.md", "waits.md", "child-runs.md", "planned-runs.md", "gates.md",
             "people.md", "quarantine.md", "progress.md", "undo.md",
             "schedules.md", "history.md", "changing-flows.md", "applications.md",
-            "testing.md", "typed-handlers.md", "django.md", "web.md",
+            "testing.md", "typed-handlers.md", "django.md", "web.md", "observe.md",
         )  # fmt: skip
         assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":
@@ -110,6 +110,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
         elif words[:2] == ["sudo", "systemctl"]:
             units = [word for word in words if word.startswith("pgflowd@")]
             assert units and (PROJECT / "systemd/pgflowd@.service").exists()
+        elif words[0] in ("export", "python"):
+            assert block.page.name == "observe.md"  # test_observe_page.py runs them
         elif words[0] in ("prometheus", "promtool") or words[:2] == ["sudo", "apt-get"]:
             assert block.page.name == "observe.md"  # tests/process/test_prometheus.py runs them
         elif words[0] != "cd":

@@ -33,7 +33,7 @@ class Prometheus:
 
     def __init__(self, directory: Path, daemon: int) -> None:
         self.port = free_port()
-        (block,) = blocks_of("docs/operate/observe.md", "console")
+        block, *_ = blocks_of("docs/operate/observe.md", "console")
         *before, last = [
             line.removeprefix("$ ").replace("pgflowd ", PGFLOWD)
             for line in block.splitlines()

@@ -8,7 +8,7 @@ from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
 from pgflowd.core.supervision.decide import on_exit, on_ready
 from pgflowd.core.supervision.exits import ChildExit, ExitKind
-from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
+from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_discovered
 from pgflowd.core.supervision.sleep import on_falling_asleep
@@ -27,9 +27,9 @@ def worker(slug: str, **changes: Any) -> ChildSpec:
 
 
 def singles(observers: bool = False, **changes: Any) -> list[ChildSpec]:
-    """The children that are not in a group; observers are off, as without [http]."""
+    """The children that are not in a group; observers are off, as without [http], or it is one."""
     return [
-        ChildSpec(kind, enabled=observers or not kind.is_observer, **changes)
+        ChildSpec(kind, enabled=not kind.is_observer or (observers and kind is HTTP), **changes)
         for kind in SINGLE_KINDS
     ]
 

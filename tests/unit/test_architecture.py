@@ -37,7 +37,7 @@ BELOW: dict[str, set[str]] = {
     "embedded": {"host", "core", "errors", "resources"},
     "processes": {"flow", "db", "host", "core", "errors", "resources"},
     "client": {"flow", "processes", "db", "host", "core", "errors", "resources"},
-    "async_client": {"client", "db", "core", "errors"},
+    "async_client": {"client", "db", "host", "core", "errors"},
     "testing": {
         "client",
         "flow",

@@ -172,11 +172,17 @@ def test_whatever_is_told_of_a_recorded_result_can_be_logged(head):
     assert recorded is not None
     assert recorded.answer.run_status in (None, "completed", "failed")
     for change in recorded.changes:
-        json.dumps([change.step, change.status, change.took_s, change.error], allow_nan=False)
+        fields = [change.step, change.status, change.took_s, change.error, change.ended_at]
+        json.dumps(fields, allow_nan=False)
 
 
 def test_what_the_database_made_of_a_recorded_result_is_kept():
-    rows = [["work", "completed", 0.5, None], [None, "failed", 1.5, "no"], ["x", "gone", 1, None]]
+    rows = [
+        ["work", "completed", 0.5, None, 1e9],
+        [None, "failed", 1.5, "no", None],
+        ["x", "gone", 1, None, None],
+        ["x", "completed", 1, None],
+    ]
     head = {"recorded": True, "verdict": "repeated", "run_status": "failed", "changes": rows}
 
     recorded = recorded_of(TASK, head)
@@ -184,6 +190,6 @@ def test_what_the_database_made_of_a_recorded_result_is_kept():
     assert recorded is not None
     assert (recorded.answer.verdict, recorded.answer.run_status) == (Verdict.REPEATED, "failed")
     assert recorded.changes == (
-        RunChange(TASK.run_id, "work", "completed", 0.5),
+        RunChange(TASK.run_id, "work", "completed", 0.5, None, 1e9),
         RunChange(TASK.run_id, None, "failed", 1.5, "no"),
     )

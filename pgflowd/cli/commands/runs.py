@@ -235,6 +235,7 @@ def show(
             with_attempts=with_attempts,
             with_checkpoints=with_checkpoints,
             with_family=with_family,
+            trace_url=app.settings.telemetry.trace_url,
         )
         if not (details.run.has_ended or with_input or with_output):
             note_paused(app, conn, details.run.flow_slug)

@@ -121,6 +121,8 @@ def print_run(app: App, details: RunDetails) -> None:
     for line in _head(app, details):
         app.print(line)
     _print_wishes(app, run, details.now)
+    if details.trace_url:
+        print_labelled(app, "trace", app.hide(one_line(details.trace_url)))
     print_undo(app, details)
     picture = painted(graph_of_run(run, details.steps, details.now, details.undos), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)

@@ -333,6 +333,7 @@ class RunDetails:
     family: Sequence[FamilyMember] | None = None
     undos: Mapping[str, StepUndo] = field(default_factory=dict)  # of steps, by their slugs
     undo: Run | None = None  # the run that undoes it, once it has begun
+    trace_url: str | None = None  # None: the config names none
 
     def to_json(self) -> dict[str, Any]:
         steps = [
@@ -348,6 +349,8 @@ class RunDetails:
             document["checkpoints"] = [each.to_json() for each in self.checkpoints]
         if self.family is not None:
             document["family"] = [member.to_json() for member in self.family]
+        if self.trace_url is not None:
+            document["trace_url"] = self.trace_url
         return document
 
 

@@ -146,6 +146,13 @@ LOG_RECORDS_DROPPED = _metric(
     "",
     "Records of the log that its reader was too slow for.",
 )
+SPANS = _metric(
+    "spans",
+    _COUNTER,
+    _CHILDREN,
+    "result",
+    "Spans that the collector has, that were dropped before, or that it refused.",
+)
 DATABASE_ERRORS = _metric("database_errors", _COUNTER, _CHILDREN, "kind", "Errors of the database.")
 RELOADS = _metric("reloads", _COUNTER, _SUPERVISOR, "result", "Reloads, by result.")
 STATE = _metric("state", _GAUGE, _SUPERVISOR, "state", "The state of the daemon: 1, others 0.")

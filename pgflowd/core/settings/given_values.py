@@ -41,6 +41,7 @@ PREFIX = "PGFLOWD__"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 _FLOW = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?\Z")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,17})?\Z")
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 _MAX_CHARS = 60  # of a value in a message
 
@@ -170,6 +171,10 @@ def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
         if not isinstance(raw, int) or isinstance(raw, bool):
             raise _wrong_type(raw, "a whole number")
         return _in_range(key, raw, shown(raw))
+    if key.kind is KeyKind.SHARE:
+        if not isinstance(raw, int | float) or isinstance(raw, bool):
+            raise _wrong_type(raw, "a number")
+        return _in_range(key, float(raw), shown(raw))
     return _with_unit(key, raw)
 
 
@@ -301,6 +306,8 @@ def _from_text(key: Key, raw: str) -> object:
         return _SWITCHES.get(raw.strip().lower(), raw)
     if key.kind is KeyKind.WHOLE and _WHOLE.match(raw.strip()):
         return int(raw)
+    if key.kind is KeyKind.SHARE and _NUMBER.match(raw.strip()):
+        return float(raw)
     return raw
 
 

@@ -26,11 +26,13 @@ class KeyKind(Enum):
     """The type of a key's value."""
 
     NAME = "name"
+    TEXT = "text"
     PATH = "path"
     ADDRESS = "address"
     SECRET = "secret"
     CHOICE = "choice"
     WHOLE = "whole number"
+    SHARE = "share"
     SWITCH = "switch"
     DURATION = "duration"
     SIZE = "size"
@@ -42,7 +44,14 @@ class KeyKind(Enum):
     @property
     def is_text(self) -> bool:
         """Whether the value may be a reference: env:, file: or cred:."""
-        return self in {KeyKind.NAME, KeyKind.PATH, KeyKind.ADDRESS, KeyKind.SECRET, KeyKind.CHOICE}
+        return self in {
+            KeyKind.NAME,
+            KeyKind.TEXT,
+            KeyKind.PATH,
+            KeyKind.ADDRESS,
+            KeyKind.SECRET,
+            KeyKind.CHOICE,
+        }
 
     @property
     def is_list(self) -> bool:
@@ -65,6 +74,10 @@ class Key:
 
 def name(default: str, doc: str) -> Any:
     return _field(Key(KeyKind.NAME, default, doc, may_be_empty=not default), default)
+
+
+def text(doc: str) -> Any:
+    return _field(Key(KeyKind.TEXT, "", doc, may_be_empty=True), "")
 
 
 def path(default: str, doc: str) -> Any:
@@ -90,6 +103,10 @@ def switch(default: bool, doc: str) -> Any:
 def whole(default: int, doc: str, low: int = 1, high: int = MAX_WHOLE) -> Any:
     key = Key(KeyKind.WHOLE, default, doc, low, high, limits=(str(low), str(high)))
     return _field(key, default)
+
+
+def share(default: float, doc: str) -> Any:
+    return _field(Key(KeyKind.SHARE, default, doc, 0, 1, limits=("0", "1")), default)
 
 
 def duration(default: str, doc: str, *, zero: bool = False, high: str = MAX_DURATION) -> Any:

@@ -3,8 +3,9 @@ Checks keys against each other, and against the served flows and the path of the
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
 overrides one of them, and with what a daemon needs at least (E105). A token must be elsewhere
-(E105), and an address that other machines reach needs one (E106). A daemon that is about to serve
-also checks `missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
+(E105), an address that other machines reach needs one (E106), and the URL of a trace names one
+(E105). A daemon that is about to serve also checks `missing_flows` (E111), `unserved` (E108) and
+`socket_too_long` (E112). Pure.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pgflowd.errors import Problem
 
 MAX_RUNNERS = 1000  # of one flow: each is a process
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
+TRACE_ID = "{trace_id}"  # in the URL of a trace
 LEAST_CONNECTIONS = 3  # of listener, sweeper and one worker
 
 
@@ -60,6 +62,8 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
         problems.append(_too_few_connections(settings))
     if not {("http", "listen"), ("http", "token")} & set(invalid):
         problems.append(_token(settings))
+    if ("telemetry", "trace_url") not in invalid:
+        problems.append(_trace_url(settings))
     return [problem for problem in problems if problem]
 
 
@@ -87,6 +91,16 @@ def _token(settings: Settings) -> Problem | None:
         return None
     text = f"[http] listen = {http.listen} can be reached from other machines, and needs a token"
     return Problem("E106", text, settings.origin_of("http", "listen").place, remedy)
+
+
+def _trace_url(settings: Settings) -> Problem | None:
+    """Return E105 for the URL of a trace that names none."""
+    url = settings.telemetry.trace_url
+    if not url or (url.startswith(("http://", "https://")) and TRACE_ID in url):
+        return None
+    text = f"[telemetry] trace_url is {one_line(url, 60)}; it must be a URL with {TRACE_ID} in it"
+    place = settings.origin_of("telemetry", "trace_url").place
+    return Problem("E105", text, place, f'write for example "https://traces.example/{TRACE_ID}"')
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:

@@ -22,8 +22,10 @@ from pgflowd.core.settings.keys import (
     path,
     paths,
     secret,
+    share,
     size,
     switch,
+    text,
     texts,
     whole,
     words,
@@ -230,6 +232,27 @@ class HttpSettings:
         return parse_address(self.listen) if self.listen else None
 
 
+@dataclass(frozen=True)
+class TelemetrySettings:
+    """Traces by OpenTelemetry, and what error trackers are told."""
+
+    traces: str = choice("off", 'of runs; on needs the extra "otel"', "on")
+    service_name: str = text("of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
+    ratio: float = share(1.0, "of the runs whose caller has no trace; else that one decides")
+    map_spans: int = whole(
+        100, "of the elements of a map that complete, so many get a span; others all do", low=0
+    )
+    sentry: str = choice(
+        "last", "which exceptions Sentry gets, if the flow's module uses it", "every", "off"
+    )
+    trace_url: str = text("of a trace, for `runs show`, with {trace_id} in it")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are traces."""
+        return self.traces == "on"
+
+
 SECTIONS: Mapping[str, type] = MappingProxyType(
     {
         "pgflowd": DaemonSettings,
@@ -239,6 +262,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "recovery": RecoverySettings,
         "logging": LoggingSettings,
         "http": HttpSettings,
+        "telemetry": TelemetrySettings,
     }
 )
 
@@ -275,6 +299,7 @@ class Settings:
     recovery: RecoverySettings = RecoverySettings()
     logging: LoggingSettings = LoggingSettings()
     http: HttpSettings = HttpSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read
     origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)

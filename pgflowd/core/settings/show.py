@@ -137,6 +137,8 @@ def _description(key: Key) -> str:
 def _type_schema(key: Key) -> dict[str, Any]:
     if key.kind is KeyKind.WHOLE:
         return {"type": "integer", "minimum": key.low, "maximum": key.high}
+    if key.kind is KeyKind.SHARE:
+        return {"type": "number", "minimum": key.low, "maximum": key.high}
     if key.kind is KeyKind.SWITCH:
         return {"type": "boolean"}
     if key.kind is KeyKind.DURATION:

@@ -90,6 +90,15 @@ def _http_summary(status: Mapping[str, Any]) -> list[str]:
     return [*filter(None, [status.get("listen")]), text]
 
 
+def _exporter_summary(status: Mapping[str, Any]) -> list[str]:
+    known = {**status.get("spans", {}), "queued": status.get("queued")}
+    counts = ", ".join(f"{count} {what}" for what, count in known.items() if count)
+    return [
+        *filter(None, [status.get("endpoint")]),
+        f"spans: {counts}" if counts else "no span yet",
+    ]
+
+
 _COMMON = (
     msg.Ready,
     msg.Waiting,
@@ -187,9 +196,22 @@ HTTP = ChildKind(
     is_observer=True,
     is_wanted=lambda settings: bool(settings.http.listen),
 )
+EXPORTER = ChildKind(
+    "exporter",
+    sends=(msg.Ready, msg.Heartbeat, msg.Failed),
+    depends_on=lambda settings: settings.telemetry.service_name or settings.pgflowd.name,
+    status=(
+        StatusField("endpoint", "endpoint"),
+        StatusField("spans", "spans", default={}),
+        StatusField("queued", "queued", default=0),
+    ),
+    summary=_exporter_summary,
+    is_observer=True,
+    is_wanted=lambda settings: settings.telemetry.is_on,
+)
 DISCOVERY = ChildKind("discovery", sends=(msg.Found,), is_group=True)
 CHECK = ChildKind("check", sends=(msg.Found,))
 
 TREE_KINDS = (LISTENER, WORKER, SWEEPER)  # in start order; others are no part of the tree
-OBSERVER_KINDS = (HTTP,)  # beside the tree
+OBSERVER_KINDS = (HTTP, EXPORTER)  # beside the tree
 SINGLE_KINDS = (*(kind for kind in TREE_KINDS if not kind.is_group), *OBSERVER_KINDS)

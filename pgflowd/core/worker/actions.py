@@ -14,6 +14,7 @@ from typing import Any
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.doorbell import DoorbellCall
+from pgflowd.core.worker.spans import EndedAttempt, EndedPart
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -214,6 +215,14 @@ class WriteLog(WorkerAction):
     level: str
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SendSpans(WorkerAction):
+    """Send the spans of what has ended to the exporter."""
+
+    attempts: tuple[EndedAttempt, ...]
+    parts: tuple[EndedPart, ...]
 
 
 @dataclass(slots=True)

@@ -114,6 +114,7 @@ class RunChange:
     status: RunStatus | StepStatus
     took_s: float | None = None
     error: str | None = None
+    ended_at: float | None = None  # seconds since 1970
 
 
 @dataclass(slots=True)
@@ -366,6 +367,7 @@ class Reaped(RunnerEvent):
     executing: int = 0  # a token
     stacks: Mapping[int, str] = field(default_factory=dict)  # by token
     printed: Mapping[int, KeptOutput] = field(default_factory=dict)  # by token
+    pid: int | None = None
 
 
 @dataclass(slots=True)

@@ -15,7 +15,16 @@ from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
+from pgflowd.core.worker import (
+    claiming,
+    events,
+    failed_turns,
+    run_log,
+    runners,
+    second_connection,
+    spans,
+)
+from pgflowd.core.worker.actions import SendSpans
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.state import (
@@ -113,7 +122,7 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         is_all_done = _take_answers(transition, sent, event)
     if state.turns is not HEALTHY:
         _turn_succeeded(state, bool(sent), wanted, is_all_done)
-    run_log.changes(transition, event.changes)
+    run_log.changes(transition, event.changes, [report.task for report in sent])
     if event.tasks:
         if state.schedule.is_fallback:
             transition.count(MISSED_NOTIFICATIONS)
@@ -178,7 +187,7 @@ def recorded_by_runner(
     state = transition.state
     answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes)
     _take_answers(transition, (report,), answered)
-    run_log.changes(transition, recorded.changes)
+    run_log.changes(transition, recorded.changes, [report.task])
     state.worked_at = transition.now
     state.outbox.has_recorded = True
     transition.complete(report)
@@ -215,6 +224,7 @@ def _take_answers(
             claiming.retry_is_queued(transition.state)
         if error := run_log.error_of_completion(report, answer):
             failed[report.task.run_id] = error
+    _send_spans(transition, sent, event)
     for run_id, error in failed.items():
         run_log.run_failed(transition, run_id, event.changes, error)
     _count(transition, recorded, Counter(ended.values()))
@@ -224,6 +234,21 @@ def _take_answers(
     if undone:
         failed_turns.count_undone(transition, *undone)
     return not again
+
+
+def _send_spans(
+    transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
+) -> None:
+    """Write the spans of what these reports have ended, once the database has them."""
+    answered = zip(sent, (answer.verdict for answer in event.answers), strict=True)
+    timed = [each for each in answered if each[0].began_at is not None]
+    if not timed:
+        return
+    known = [each for each in timed if each[1] is not Verdict.ERROR]
+    attempts = spans.ended_attempts(known, transition.state.options.map_spans)
+    parts = spans.ended_parts((report for report, _ in timed), event.changes)
+    if attempts or parts:
+        transition.do(SendSpans(attempts, parts))
 
 
 def _count(

@@ -19,7 +19,9 @@ from typing import Any
 from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.traces import run_span, step_span
 from pgflowd.core.worker.events import LeftBehind, ReportAnswer, RunCancelled, RunChange, Verdict
+from pgflowd.core.worker.spans import name_of
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
@@ -40,12 +42,15 @@ _CODES = {Outcome.TIMED_OUT: "E401", Outcome.CRASHED: "E402"}
 
 def naming(task: Task) -> dict[str, Any]:
     """The fields by which a log record names a task."""
-    return {
+    fields = {
         "run": task.run_id,
         "step": task.step,
         "task": f"{task.step}#{task.task_index}",
         "attempt": task.attempt,
     }
+    if span := name_of(task):
+        fields |= span._asdict()
+    return fields
 
 
 # tasks
@@ -147,24 +152,31 @@ def shown(body: bytes | None) -> Any:
 
 
 def runs_of_interest(options: WorkerOptions, reports: Iterable[TaskReport]) -> tuple[str, ...]:
-    """The runs whose changes by these reports the log wants."""
+    """The runs whose changes by these reports the log wants, or their spans."""
     wants_all = options.is_debug or options.has_conditions
     runs = [
         report.task.run_id
         for report in reports
         if report.outcome not in _CHANGE_NO_RUN
-        and (wants_all or report.outcome is not Outcome.COMPLETED)
+        and (wants_all or report.outcome is not Outcome.COMPLETED or report.began_at is not None)
     ]
     return tuple(dict.fromkeys(runs)) if runs else ()
 
 
-def changes(transition: WorkerTransition, found: tuple[RunChange, ...]) -> None:
-    """Log each run and step that ended or began; what is for debug only at debug."""
+def changes(
+    transition: WorkerTransition, found: tuple[RunChange, ...], tasks: Iterable[Task] = ()
+) -> None:
+    """Log each run and step that ended or began; what is for debug only at debug. `tasks` are
+    some of these runs, which tell where their spans belong."""
+    traces = {task.run_id: span.trace_id for task in tasks if (span := name_of(task))}
     failed = {each.run_id for each in found if _is_failed_run(each)}
     for each in found:
         event = f"{'run' if each.step is None else 'step'}.{each.status}"
         level = "warning" if each.run_id in failed else "info"  # or the run goes on
         fields = {"run": each.run_id, "step": each.step, "took_s": each.took_s}
+        if each.run_id in traces:
+            span_id = step_span(each.run_id, each.step) if each.step else run_span(each.run_id)
+            fields |= {"trace_id": traces[each.run_id], "span_id": span_id}
         transition.log(_LEVELS.get(event, level), event, **fields, error=each.error)
 
 

@@ -28,7 +28,7 @@ from pgflowd.core.worker.state import UnassignedTask, WorkerMode
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 
-RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
+RETIRE_LIMIT_S = 3.0  # a retired runner that has not ended is killed; it may flush for 2 s
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
 ZYGOTE_LIMIT_S = 5.0  # a zygote that has not answered is killed
 MAX_UNREADY_DEATHS = 3
@@ -245,7 +245,7 @@ def report_of_end(
     if runner.is_shared:  # CPU is that of all its tasks
         end = replace(end, cpu_s=None, stack=end.stacks.get(task.token, end.stack))
     if cause is EndCause.STOP:
-        return assigned.given_back("the worker stops")
+        return assigned.timed(assigned.given_back("the worker stops"), transition.now)
     if cause is EndCause.LOST:
         text = "another worker has the task now; its runner was killed"
         run_log.dropped(transition, assigned.given_back(text), text)
@@ -265,7 +265,9 @@ def report_of_end(
         report = failure_text.crashed(task, end, because)
     took_s = round(transition.now - assigned.sent_at, 6)
     printed = end.printed.get(task.token)
-    return replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
+    made = replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
+    made.pid = end.pid
+    return assigned.timed(made, transition.now)
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

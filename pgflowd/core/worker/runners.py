@@ -178,8 +178,8 @@ def _measured(
         labels = (report.task.step,)
         transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
     if report.outcome is not Outcome.COMPLETED or transition.state.options.is_debug:
-        return replace(report, took_s=round(took_s, 6))
-    return report
+        report = replace(report, took_s=round(took_s, 6))
+    return assigned.timed(report, transition.now)
 
 
 def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Done) -> None:

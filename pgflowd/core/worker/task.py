@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.traces import Trace
 from pgflowd.core.waiting import Wait
 
 
@@ -23,6 +24,7 @@ class Task(NamedTuple):
     input: bytes
     flow_input: bytes | None  # None: SQL null
     waited_s: float | None = None  # for its claim; of first attempts
+    trace: Trace | None = None  # None: there are no traces
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -52,6 +54,9 @@ class TaskReport:
     took_s: float | None = None  # from the sending of the task, where a log record shows it
     progress: bytes | None = None  # the last value, as JSON, unless the database has it
     printed: KeptOutput | None = None  # the last lines of its output
+    pid: int | None = None  # of its runner
+    began_at: float | None = None  # with `ended_at`, if its span is written
+    ended_at: float | None = None
 
     @property
     def has_more(self) -> bool:

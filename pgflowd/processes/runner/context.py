@@ -28,6 +28,7 @@ from pgflowd.core.json import dumps, encode, loads
 from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
+from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.values import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
@@ -42,6 +43,7 @@ from pgflowd.errors import (
     Unreachable,
 )
 from pgflowd.host.frame import Frame
+from pgflowd.host.open_telemetry import current_span, starting
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
@@ -112,6 +114,7 @@ class RunnerContext(StartingContext):
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
         self._of_memos: MemoWork | None = None
+        self.trace: tuple[str, str | None] | None = head.get("trace")  # if there are traces
         self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
         self._untold = b""  # a progress that was not sent, since others were just before
@@ -153,6 +156,15 @@ class RunnerContext(StartingContext):
     def scheduled_for(self) -> datetime | None:
         at = self._wishes.get("start_at")
         return datetime.fromisoformat(at).astimezone(UTC) if at else None
+
+    @property
+    def traceparent(self) -> str | None:
+        return self.trace[0] if self.trace else None
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether spans of the attempt are written."""
+        return self.trace is not None and self.trace[0].endswith("1")
 
     def flow_input(self, as_type: Any = None) -> Any:
         if self.undo is not None:
@@ -315,8 +327,12 @@ class RunnerContext(StartingContext):
         return dict(self._ask("children"))
 
     def _start_child(self, child: ChildStart) -> str:
-        body = self._body_of(child.as_json(), f"the start of flow {child.flow}")
-        return str(self._ask("start", body, runs=[child.run_id]))
+        """Start it in the trace of the handler, if there are traces."""
+        with starting(child.flow) as trace:
+            of_task = CallerTrace(*self.trace) if self.trace else None
+            traced = child.in_trace(trace or of_task)
+            body = self._body_of(traced.as_json(), f"the start of flow {child.flow}")
+            return str(self._ask("start", body, runs=[child.run_id]))
 
     def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
         found: list[ChildRun] = []
@@ -364,6 +380,8 @@ class LogForwarder(logging.Handler):
                 os.write(2, f"{record.levelname} {record.name}: {text}\n".encode())
             return
         note: dict[str, Any] = {"level": level, "logger": record.name, "text": text}
+        if span := current_span():
+            note |= span._asdict()
         if ctx := CURRENT.get():
             if not ctx.output.take_room(len(text)):
                 return

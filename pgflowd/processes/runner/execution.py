@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from pgflowd.core.definition.arguments import arguments_for, undo_arguments
@@ -12,6 +13,7 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import SQL_NULL, decode
 from pgflowd.core.waiting import suspension_of, swallowed
+from pgflowd.host import open_telemetry
 from pgflowd.host.frame import Frame, pack
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.raised import shortened, traceback_of
@@ -39,6 +41,17 @@ def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, 
     if step.codec is None or arguments is None:
         return arguments
     return step.codec.decoded(arguments)
+
+
+@contextlib.contextmanager
+def traced(ctx: RunnerContext) -> Iterator[None]:
+    """Let the span of the attempt be current, for a handler that uses OpenTelemetry."""
+    token = open_telemetry.attach(*ctx.trace) if ctx.trace else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            open_telemetry.detach(token)
 
 
 def refuse_swallowed(ctx: RunnerContext) -> None:

@@ -38,6 +38,7 @@ class Leftovers:
         self._directory = _directory()
         self._umask = _umask()
         self._threads = _thread._count()
+        self.accepted_threads = 0  # that we have let others start since
         self._handlers = _handlers()
         self._streams = (sys.stdout, sys.stderr)
         self._memory_kb: int | None = None
@@ -67,7 +68,7 @@ class Leftovers:
         return found
 
     def has_threads(self) -> bool:
-        return bool(_thread._count() > self._threads)
+        return bool(_thread._count() > self._threads + self.accepted_threads)
 
     def _are_others(self) -> bool:
         out, err = self._streams

@@ -24,6 +24,7 @@ from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.typed.step_codec import encode_output
+from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.execution import (
@@ -33,6 +34,7 @@ from pgflowd.processes.runner.execution import (
     leave,
     packed_result,
     refuse_swallowed,
+    traced,
 )
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
@@ -52,6 +54,7 @@ class RunnerProcess:
         max_output_bytes: int,
         caps: frozenset[str] = frozenset(),
         memory: mmap | None = None,
+        sentry: str = "off",
     ) -> None:
         self._flow, self._start_of_title = flow, title
         self._socket = worker_socket
@@ -60,6 +63,7 @@ class RunnerProcess:
         self._caller = Caller()
         self._log_forwarder = LogForwarder(worker_socket)
         self._sessions = Sessions()
+        self._tracker = ErrorTracker(sentry)
 
     def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
         """Execute tasks until the worker closes the socket."""
@@ -73,25 +77,32 @@ class RunnerProcess:
         call_all(context.after_fork)
         with contextlib.suppress(WorkerGone):
             self._socket.send({"say": "ready"})
-            frame: Frame | None = None
-            while True:
-                if frame is None:
-                    if self._sessions.has_kept and self._socket.is_silent(KEPT_S):
-                        self._sessions.close_kept()
-                    frame = self._socket.next_task()
-                if frame.head["shared"]:
-                    frame = self._share(steps, frame, leftovers)
-                    call_all(context.around_tasks)
-                    continue
-                head, body = self._run(steps, frame)
-                if self._socket.is_copy:
-                    return
-                if "left" not in head:
-                    head["left"] = leftovers.found(head["peak_kb"])
-                self._send(head, body)
-                self._sessions.clean()
-                self._title("idle")
-                frame = None
+            self._execute_tasks(steps, leftovers)
+        if not self._socket.is_copy:
+            self._tracker.flush(is_end=True)
+
+    def _execute_tasks(self, steps: Mapping[str, StepSpec], leftovers: Leftovers) -> None:
+        frame: Frame | None = None
+        while True:
+            if frame is None:
+                if self._sessions.has_kept and self._socket.is_silent(KEPT_S):
+                    self._sessions.close_kept()
+                frame = self._socket.next_task()
+            if frame.head["shared"]:
+                frame = self._share(steps, frame, leftovers)
+                call_all(context.around_tasks)
+                continue
+            head, body = self._run(steps, frame)
+            if self._socket.is_copy:
+                return
+            leftovers.accepted_threads = self._tracker.threads
+            if "left" not in head:
+                head["left"] = leftovers.found(head["peak_kb"])
+            self._send(head, body)
+            self._tracker.flush()
+            self._sessions.clean()
+            self._title("idle")
+            frame = None
 
     def _share(
         self, steps: Mapping[str, StepSpec], frame: Frame, leftovers: Leftovers
@@ -110,6 +121,7 @@ class RunnerProcess:
             self._max_output_bytes,
             leftovers,
             self._memory,
+            self._tracker,
             wants_changes=self._wants_changes,
         )
         try:
@@ -130,17 +142,19 @@ class RunnerProcess:
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = self._context(steps, frame)
         context.database_of_task = ctx.database
-        try:
-            call_all(context.around_tasks)
-            body = self._call(steps[task["step"]], frame, ctx)
-            head, body = self._complete(ctx, body, before_s)
-        except WorkerGone:
-            raise
-        except BaseException as error:
-            if self._socket.is_copy:
-                leave(error)
-            ctx.roll_back()
-            body, head = b"", head_of_error(error, ctx)
+        with traced(ctx), self._tracker.scope(ctx):
+            try:
+                call_all(context.around_tasks)
+                body = self._call(steps[task["step"]], frame, ctx)
+                head, body = self._complete(ctx, body, before_s)
+            except WorkerGone:
+                raise
+            except BaseException as error:
+                if self._socket.is_copy:
+                    leave(error)
+                ctx.roll_back()
+                body, head = b"", head_of_error(error, ctx)
+                self._tracker.capture(error, ctx, head)
         ctx.tell_progress()
         call_all(context.around_tasks)
         flush_streams()
@@ -170,7 +184,8 @@ class RunnerProcess:
             end_children()
         cpu_s = round(time.process_time() - before_s, 6)
         try:
-            head = complete(conn, completion_of(ctx, body, self._wants_changes, cpu_s, peak_kb()))
+            wants = self._wants_changes or ctx.is_traced
+            head = complete(conn, completion_of(ctx, body, wants, cpu_s, peak_kb()))
         except BaseException:
             conn.close()
             raise

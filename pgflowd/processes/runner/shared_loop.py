@@ -24,6 +24,7 @@ from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.typed.step_codec import encode_output
+from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import (
@@ -32,6 +33,7 @@ from pgflowd.processes.runner.execution import (
     leave,
     packed_result,
     refuse_swallowed,
+    traced,
 )
 from pgflowd.processes.runner.handler import Caller, awaited_stack
 from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
@@ -58,6 +60,7 @@ class SharedLoop:
         max_output_bytes: int,
         leftovers: Leftovers,
         memory: mmap,
+        tracker: ErrorTracker,
         *,
         wants_changes: bool,
     ) -> None:
@@ -65,6 +68,7 @@ class SharedLoop:
         self._socket, self._max_output_bytes = worker_socket, max_output_bytes
         self._leftovers = leftovers
         self._memory = memory
+        self._tracker = tracker
         self._wants_changes = wants_changes
         self._context = contextvars.copy_context()  # that each task's begins as
         self._loop = asyncio.new_event_loop()
@@ -172,22 +176,25 @@ class SharedLoop:
 
     async def _execute(self, frame: Frame, ctx: RunnerContext) -> None:
         body = b""
-        try:
-            step = self._steps[frame.head["step"]]
-            arguments = arguments_of(step, frame, ctx)
-            value = None if arguments is None else await step.handler(**arguments)
-            refuse_swallowed(ctx)
-            text = encode_output(step.codec, value, max_bytes=self._max_output_bytes)
-            body = text.encode()
-            head, body = await self._complete(ctx, body)
-        except WorkerGone:
-            self._leave_loop()
-            return
-        except BaseException as error:
-            if self._socket.is_copy:
-                leave(error)
-            ctx.roll_back()
-            body, head = b"", head_of_error(error, ctx)
+        with traced(ctx), self._tracker.scope(ctx):
+            try:
+                step = self._steps[frame.head["step"]]
+                arguments = arguments_of(step, frame, ctx)
+                value = None if arguments is None else await step.handler(**arguments)
+                refuse_swallowed(ctx)
+                text = encode_output(step.codec, value, max_bytes=self._max_output_bytes)
+                body = text.encode()
+                head, body = await self._complete(ctx, body)
+            except WorkerGone:
+                self._leave_loop()
+                return
+            except BaseException as error:
+                if self._socket.is_copy:
+                    leave(error)
+                ctx.roll_back()
+                body, head = b"", head_of_error(error, ctx)
+                self._tracker.capture(error, ctx, head)
+                self._leftovers.accepted_threads = self._tracker.threads
         self._tell_progress(ctx)
         ctx.is_over = True
         unseen = ctx.output.finish()
@@ -204,7 +211,8 @@ class SharedLoop:
             return {"outcome": "completed"}, body
         from pgflowd.processes.runner.completion import complete_async, completion_of
 
-        completion = completion_of(ctx, body, self._wants_changes, None, peak_kb())
+        wants = self._wants_changes or ctx.is_traced
+        completion = completion_of(ctx, body, wants, None, peak_kb())
         with contextlib.closing(conn):
             head = await complete_async(conn, completion)
         return dict(head), body_of(head, body)

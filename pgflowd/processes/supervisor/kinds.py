@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.kinds import (
+    EXPORTER,
     HTTP,
     LISTENER,
     SINGLE_KINDS,
@@ -26,7 +28,7 @@ from pgflowd.core.supervision.tree import ChildSpec, Policy
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.host.signals import stacks
-from pgflowd.processes import http, listener
+from pgflowd.processes import exporter, http, listener
 from pgflowd.processes.sweeper import main as sweeper
 from pgflowd.processes.worker import main as worker
 
@@ -36,6 +38,7 @@ MAINS: dict[ChildKind, Callable[..., int]] = {
     WORKER: worker.main,
     SWEEPER: sweeper.main,
     HTTP: http.main,
+    EXPORTER: exporter.main,
 }
 
 
@@ -76,7 +79,8 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     """Return the specification of a flow's worker."""
     keys = settings.worker_for(flow.name)
     daemon = settings.pgflowd
-    own = (daemon.name, daemon.python_path, daemon.definitions)
+    telemetry = replace(settings.telemetry, service_name="", trace_url="")
+    own = (daemon.name, daemon.python_path, daemon.definitions, telemetry)
     return ChildSpec(
         WORKER,
         name=flow.slug,

@@ -69,6 +69,8 @@ class DatabaseConnections:
         self._flow, self._queue = served.slug, served.queue
         self.with_run: list[str] = []  # the later steps whose handlers take the run's input
         self._caps = settings.worker_for(served.name).caps
+        telemetry = settings.telemetry
+        self._ratio = telemetry.ratio if telemetry.is_on else None
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
         self._emit, self._on_refused = emit, on_refused
@@ -207,7 +209,7 @@ class DatabaseConnections:
 
     def _claim(self, count: int) -> Query[list[Task]]:
         flow, worker_id, lease_s = self._flow, self._worker_id, self._lease_s
-        return tasks.claim(flow, worker_id, count, lease_s, self.with_run, self._caps)
+        return tasks.claim(flow, worker_id, count, lease_s, self.with_run, self._caps, self._ratio)
 
     def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
         """What this turn does with the doorbell, before its claim."""

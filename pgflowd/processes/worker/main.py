@@ -53,11 +53,14 @@ from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EX
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.spans import attempt_document, part_document
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.host.channel import Channel
+from pgflowd.host.config import control_path
 from pgflowd.host.fork import NO_ROOM, become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
+from pgflowd.host.span_socket import SpanSender, socket_path
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.mailbox import Mailbox
 from pgflowd.processes.worker.metrics import WorkerMetrics
@@ -191,9 +194,9 @@ class _Worker:
         )
         self._output = OutputStream(self._log, self._mailbox.put)
         of_output = (self._output.pass_on, self._output.write, self._log.without_secrets)
-        self._runners = RunnerProcesses(
-            self._zygote, settings.worker_for(served.name), *of_output, self._loop
-        )
+        keys, map_spans = settings.worker_for(served.name), settings.telemetry.map_spans
+        self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
+        self._spans = SpanSender(socket_path(control_path(settings)))
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -263,6 +266,7 @@ class _Worker:
             actions.ReapRunner: lambda action: runners.reap(action.id),
             actions.KillZygote: lambda action: runners.kill_zygote(),
             actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
+            actions.SendSpans: self._send_spans,
             actions.Count: self._metrics.count,
             actions.Observe: self._metrics.observe,
             actions.Leave: self._prepare_to_leave,
@@ -293,6 +297,14 @@ class _Worker:
     def _fetch(self, action: actions.Fetch) -> None:
         task = self._runners.task_of(action.request.runner_id, action.request.token)
         self._database.fetch(action, task, self._runners.answer)
+
+    def _send_spans(self, action: actions.SendSpans) -> None:
+        """A repeated report has the same spans; who reads them takes one."""
+        since, flow = time.time() - time.monotonic(), self._served.slug
+        deps, hide = self._session.deps, self._log.without_secrets
+        documents = [attempt_document(each, flow, since, hide) for each in action.attempts]
+        documents += [part_document(each, flow, deps, hide) for each in action.parts]
+        self._spans.send(documents)
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
         options = self._state.options

@@ -20,6 +20,7 @@ from typing import Any
 from pgflowd.core.kept_output import STREAMS, Hide, KeptOutput
 from pgflowd.core.line_budget import LineBudget
 from pgflowd.core.settings.sections import WorkerSettings
+from pgflowd.core.traces import span_of
 from pgflowd.core.worker.run_log import naming
 from pgflowd.core.worker.task import Task
 from pgflowd.processes.worker.runner_output import Output
@@ -148,6 +149,9 @@ class RunnerRecords:
             self._log("info", "task.output", stream=stream, text=text, **of_task)
             return
         fields = {"logger": str(head.get("logger"))[:200], "text": text, **of_task}
+        given = (head.get("trace_id"), head.get("span_id"))
+        if "trace_id" in of_task and (span := span_of(*given)):
+            fields |= span._asdict()
         self._log(head["level"], "task.log", **fields)
 
     def keep_stack(self) -> None:

@@ -23,6 +23,7 @@ from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.runner_request import is_token, request_of
 from pgflowd.core.worker.runner_result import fault_of, left_behind, recorded_of, report_of
+from pgflowd.core.worker.spans import traceparent_of
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
@@ -51,8 +52,10 @@ class RunnerSocket:
         log: Log,
         hide: Hide,
         settings: WorkerSettings,
+        map_spans: int = 0,
     ) -> None:
         self.id = id
+        self._map_spans = map_spans
         self.pid: int | None = None
         self.is_doomed = False  # to be killed once it is forked
         self.was_retired = False
@@ -130,6 +133,8 @@ class RunnerSocket:
             "split": None if task.flow_input is None else len(task.input),
             "shared": is_shared,
         }
+        if (traceparent := traceparent_of(task, self._map_spans)) and task.trace:
+            head["trace"] = (traceparent, task.trace.state)
         if not self.tasks:
             self._is_task_last, self._request = True, 0
         self.tasks[task.token] = task
@@ -330,7 +335,7 @@ class RunnerSocket:
         if not self._is_terminated:  # else it is reported with the end of the runner
             self._stacks.pop(task.token, None)
         report, recorded = report_of(task, head, body), recorded_of(task, head)
-        report.printed = printed
+        report.printed, report.pid = printed, self.pid
         self._emit(events.Done(self.id, report, left, stack, recorded))
 
     def _report_bad_frame(self, code: str, text: str) -> None:

@@ -39,8 +39,10 @@ class RunnerProcesses:
         log: Log,
         hide: Hide,
         loop: asyncio.AbstractEventLoop,
+        map_spans: int = 0,
     ) -> None:
         self.zygote = zygote
+        self._map_spans = map_spans  # of the elements of a map
         self._settings = settings
         self._emit, self._log, self._hide = emit, log, hide
         self._loop = loop
@@ -55,7 +57,8 @@ class RunnerProcesses:
         return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._hide, self._settings)
+        of_records = (self._log, self._hide, self._settings)
+        runner = RunnerSocket(id, self._emit, self._sweep, *of_records, self._map_spans)
         try:
             ends = runner.open()
         except OSError as error:
@@ -129,7 +132,7 @@ class RunnerProcesses:
         runner = self._sockets.pop(id)
         of_tasks = (runner.stack, runner.executing, runner.stacks, runner.printed)
         runner.close()
-        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks))
+        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks, pid))
 
     def _sweep(self, id: int) -> None:
         """Kill what a runner that has ended left behind; then report its end."""

@@ -46,9 +46,12 @@ from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
+from pgflowd.host.config import control_path
 from pgflowd.host.config_refs import read
+from pgflowd.host.error_trackers import is_of_sdk
 from pgflowd.host.fork import count_streams
 from pgflowd.host.logs import Log
+from pgflowd.host.span_socket import socket_path
 from pgflowd.processes.flow_loading import secret_variables
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.runners import end_of
@@ -93,6 +96,11 @@ class LoadedFlow:
         return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
 
     @property
+    def deps(self) -> dict[str, list[str]]:
+        """Of each step."""
+        return {each["slug"]: each["dependencies"] for each in self.shape["steps"]}
+
+    @property
     def has_conditions(self) -> bool:
         steps = self.shape["steps"]
         return any(step[each.json_name]["defined"] for step in steps for each in PATTERNS)
@@ -123,6 +131,8 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         is_shared=worker.tasks_per_runner > 1,
         is_captured=worker.handler_output == "capture",
         caps=frozenset(worker.caps),
+        spans=socket_path(control_path(settings)) if settings.telemetry.is_on else None,
+        sentry=settings.telemetry.sentry,
     )
     began = time.monotonic()
     zygote = _fork(options)
@@ -131,7 +141,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
     if answer["say"] == "failed":
         _kill(zygote)
         raise CannotStart(answer["code"], answer["text"])
-    if answer["threads"]:
+    if not all(map(is_of_sdk, answer["threads"])):
         _kill(zygote)
         zygote = _fork(replace(options, imports=False))
     warnings = tuple(_warnings(answer, served.module))
@@ -144,7 +154,12 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
     for code, text, place in answer["warnings"]:
         yield Problem(code, text, place)
-    if answer["threads"]:
+    if answer["threads"] and all(map(is_of_sdk, answer["threads"])):
+        names = ", ".join(answer["threads"])
+        text = f"importing {module} started threads of an SDK ({names}), which forks do not copy"
+        remedy = "initialise it without: no BatchSpanProcessor; leave the provider to pgflowd"
+        yield Problem("W222", text, next=remedy)
+    elif answer["threads"]:
         names = ", ".join(answer["threads"])
         text = f"importing {module} started threads ({names}), so each runner imports it by itself"
         yield Problem("W222", text)
@@ -287,6 +302,11 @@ class RegistrationSession:
         loaded.zygote.socket.send_long(request)
 
     @property
+    def deps(self) -> dict[str, list[str]]:
+        """Of each step, in the version that is served."""
+        return self._loaded.deps
+
+    @property
     def with_run(self) -> frozenset[str]:
         """The later steps whose handlers take the run's input."""
         return self._loaded.with_run
@@ -346,5 +366,6 @@ class RegistrationSession:
             has_conditions=self._loaded.has_conditions,
             may_log_payloads=self._settings.logging.payloads,
             keeps_all_output=worker.keep_output == "all",
+            map_spans=self._settings.telemetry.map_spans,
             is_debug=self._settings.logging.level == "debug",
         )

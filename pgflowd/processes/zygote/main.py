@@ -32,6 +32,8 @@ from pgflowd.core.definition.versions import facts_of, steps_of_version
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
+from pgflowd.host import open_telemetry
+from pgflowd.host.error_trackers import is_of_sdk
 from pgflowd.host.fork import (
     NO_ROOM,
     become_subreaper,
@@ -64,6 +66,8 @@ class ZygoteOptions:
     is_shared: bool = False  # async tasks share runners
     is_captured: bool = True  # what they print is logged
     caps: frozenset[str] = frozenset()  # of the worker
+    spans: Path | None = None  # the exporter's socket, if there are traces
+    sentry: str = "off"  # which exceptions it gets
     version: tuple[Shape, int] | None = None  # that is served, if not as the code has it
 
 
@@ -79,7 +83,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
     if options.imports:
         try:
             before = shared_streams()
-            flow = load_flow(options.served.entry, options.served.name)
+            flow = _load(options)
             worker_socket.send_long(_definition(flow, len(shared_streams() - before)))
         except FlowError as error:
             first = error.problems[0]
@@ -87,7 +91,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
             failed = {"say": "failed", "code": first.code, "text": text[:MAX_ERROR_CHARS]}
             worker_socket.send(failed)
             return 1
-        if _threads():
+        if not all(map(is_of_sdk, _threads())):
             return 0
         steps = flow.steps
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else the module takes our exit codes
@@ -106,6 +110,14 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
         else:
             _reap(worker_socket, int(request.message["pid"]))
     return 0
+
+
+def _load(options: ZygoteOptions) -> Flow:
+    """Import the flow; its spans go to the exporter, if there are traces."""
+    flow = load_flow(options.served.entry, options.served.name)
+    if options.spans:
+        open_telemetry.provide(options.spans)
+    return flow
 
 
 def _open_stream(number: int) -> TextIO:
@@ -194,19 +206,19 @@ def _live(
             Path("/proc/self/oom_score_adj").write_text(str(options.oom_score_adj))
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _seed_numpy()
-        flow = options.served
         if not options.imports:
-            loaded = load_flow(flow.entry, flow.name)
+            loaded = _load(options)
             version = options.version
             steps = steps_of_version(loaded.spec, *version) if version else loaded.steps
-        title = f"{options.name}: runner {flow.slug}"
+        slug = options.served.slug
         runner = RunnerProcess(
-            flow.slug,
-            title,
+            slug,
+            f"{options.name}: runner {slug}",
             WorkerSocket(runner_socket),
             options.max_output_bytes,
             options.caps,
             _map_memory(descriptors[3]) if options.is_shared else None,
+            options.sentry,
         )
         runner.live(steps, is_debug=options.is_debug)
         os._exit(0)

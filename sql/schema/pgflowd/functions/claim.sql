@@ -1,4 +1,4 @@
--- claim(flow_slug, worker_id, max_tasks, lease, with_run, caps): takes up to `max_tasks` tasks of this flow.
+-- claim(flow_slug, worker_id, max_tasks, lease, with_run, caps, with_trace): takes up to `max_tasks` tasks of this flow.
 -- Reads the messages that have been visible for longest, which hides them for `lease`, starts their
 -- tasks, and opens an attempt for each: the token returned is the right to report. A worker without
 -- heartbeats passes null: messages are then hidden for the flow's longest timeout + 2 s, and each
@@ -11,6 +11,7 @@
 -- `caps` are what the worker has. With some it first takes tasks that wait for a worker that has them
 -- (_take_needed). In a flow with gates it begins only what may begin, and puts aside what may not
 -- (_pass_gates), after it has passed on the places of limits that reports have freed; where much is put aside it reads on, a hundred at a time, ten times at most.
+-- With `with_trace` it looks up, for each run, to which trace it belongs (_trace_of).
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
 -- A deprecated or stopped worker gets nothing, and nobody a task of a paused flow. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
@@ -20,7 +21,7 @@
 -- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
-  with_run text[] default null, caps text[] default null)
+  with_run text[] default null, caps text[] default null, with_trace boolean default false)
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
   leaving boolean;
@@ -100,13 +101,13 @@ begin
       begin
         return query select * from pgflowd._start_attempts(
           claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
-          claim.lease, claim.with_run, are_limited);
+          claim.lease, claim.with_run, are_limited, claim.with_trace);
         get diagnostics got = row_count;
       exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
                      or raise_exception then
         return query select * from pgflowd._start_each(
           claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
-          claim.lease, claim.with_run, are_limited);
+          claim.lease, claim.with_run, are_limited, claim.with_trace);
         get diagnostics got = row_count;
       end;
       wanted := wanted - got;
@@ -118,7 +119,7 @@ begin
         elsif unstarted.requeued is not null then
           return query select * from pgflowd._start_each(
             claim.flow_slug, queue.queue_name, queue.step_slug, unstarted.requeued,
-            claim.worker_id, began, claim.lease, claim.with_run);
+            claim.worker_id, began, claim.lease, claim.with_run, with_trace => claim.with_trace);
           wanted := wanted - cardinality(unstarted.requeued);
         end if;
       end if;

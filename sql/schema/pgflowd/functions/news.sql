@@ -1,13 +1,14 @@
 -- news(run_ids): returns which of these runs, and which of their steps, were started, completed,
 -- failed or skipped by this very transaction; `step_slug` is null for a run. Steps come before
--- their run, ended ones before started ones. `took_s` counts from the start to the end. A report
+-- their run, ended ones before started ones. `took_s` counts from the start to the end, `ended_at` in
+-- seconds since 1970. A report
 -- writes such a moment as _moment(), a foreign core as now(), or as the start of what ended if that
 -- is later: two transactions that overlap may each return a step without tasks, which starts and
 -- completes at once. Columns that some cores do not have are looked up in `missing` where the core's row has
 -- no such column; so they stand there without the name of a table.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
-returns table (run_id uuid, step_slug text, status text, took_s float8, error text)
+returns table (run_id uuid, step_slug text, status text, took_s float8, error text, ended_at float8)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 begin
@@ -15,7 +16,8 @@ begin
     select new.run_id, new.step_slug, new.status,
            case when new.status <> 'started'
                 then extract(epoch from new.at - new.started_at)::float8 end,
-           case when new.status in ('failed', 'skipped') then new.error end
+           case when new.status in ('failed', 'skipped') then new.error end,
+           case when new.status <> 'started' then extract(epoch from new.at)::float8 end
       from unnest(news.run_ids) with ordinality as asked (run_id, ord)
      cross join (values (null::text, null::text, null::timestamptz))
                 as missing (error_message, skip_reason, skipped_at)

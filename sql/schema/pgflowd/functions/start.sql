@@ -1,5 +1,5 @@
 -- start(flow_slug, input, run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, actor, after,
--- after_mode): starts a run that has wishes, and returns its id and what became of it: `started`, `scheduled`,
+-- after_mode, traceparent, tracestate): starts a run that has wishes, and returns its id and what became of it: `started`, `scheduled`,
 -- `blocked`, `expired`, `existing`. A start without wishes is pgflow.start_flow.
 --   flow_slug      a name means its current version, in which the run stays; the flow of a version is meant exactly
 --   start_at       the run begins then, by the sweep (process_due), and does not exist before
@@ -15,6 +15,7 @@
 --   after          the run begins when all of these runs have ended, by the sweep; with after_mode
 --                  `completed` it is cancelled if one of them ends in another way, with `ended` it
 --                  begins all the same
+--   traceparent    the trace of the caller, as W3C writes it, to which the run then belongs; tracestate with it
 -- PF002 for an unknown flow, PF007 for an unknown run to wait for, PF009 for wishes that cannot be, PF035 for
 -- other runs to wait for on a foreign core; the core's errors for an input that a root map does not take,
 -- and for an id that is taken.
@@ -28,7 +29,8 @@ create or replace function pgflowd.start(
   start_at timestamptz default null, expires_at timestamptz default null,
   labels jsonb default null, key text default null, singleton_key text default null,
   on_conflict text default 'wait', actor text default null, after uuid[] default null,
-  after_mode text default 'completed', out status text)
+  after_mode text default 'completed', traceparent text default null, tracestate text default null,
+  out status text)
 language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   has_to_know constant boolean := start.on_conflict in ('existing', 'reject');
@@ -39,6 +41,7 @@ declare
 begin
   perform pgflowd._check_wishes(start.run_id, start.start_at, start.expires_at, start.labels, start.key,
                                 start.singleton_key, start.on_conflict, start.after, start.after_mode);
+  perform pgflowd._check_trace(start.traceparent, start.tracestate);
   start.run_id := coalesce(
     start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(start.flow_slug), start.key), gen_random_uuid());
   start.flow_slug := pgflowd.current_flow(start.flow_slug);
@@ -81,7 +84,8 @@ begin
                  when start.status = 'blocked' then now() end;
   if not is_known then
     insert into pgflowd.runs (run_id, flow_slug, state, input, created_by, start_at, expires_at, due_at,
-                              labels, expired_at, singleton_key, holds_key, replaces, after_mode)
+                              labels, expired_at, singleton_key, holds_key, replaces, after_mode,
+                              traceparent, tracestate)
     select start.run_id, start.flow_slug,
            case start.status when 'expired' then 'ended' when 'started' then 'started'
                              else 'planned' end,
@@ -89,7 +93,8 @@ begin
            start.expires_at, due_at, start.labels,
            case when start.status = 'expired' then now() end, start.singleton_key,
            start.singleton_key is not null and start.status = 'started',
-           start.on_conflict = 'replace', case when waits then start.after_mode end
+           start.on_conflict = 'replace', case when waits then start.after_mode end,
+           start.traceparent, start.tracestate
     on conflict on constraint runs_pkey do nothing;
     is_known := not found;
   end if;
@@ -112,4 +117,4 @@ begin
   end if;
 end $$;
 revoke execute on function pgflowd.start(text, jsonb, uuid, timestamptz, timestamptz, jsonb, text, text, text,
-                                         text, uuid[], text) from public;
+                                         text, uuid[], text, text, text) from public;

@@ -3,7 +3,7 @@
 -- the singleton key: ask again soon. A child that the task has started before is not started again.
 --   child_id  the id of the child, which the caller makes of task, flow and key
 --   given     an object with `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or
---             `expires_s`, `labels`, `singleton`, `on_conflict`, `actor`, `after`, `after_mode`
+--             `expires_s`, `labels`, `singleton`, `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate`
 -- Where another run has the singleton key and is to be returned, its id is kept in a checkpoint, so that
 -- the task gets the same one ever after.
 -- PF001 when the token holds no live lease; PF006 if the run to be returned is the parent; the errors
@@ -52,7 +52,8 @@ begin
       labels => wishes -> 'labels', singleton_key => wishes ->> 'singleton',
       on_conflict => on_conflict, actor => wishes ->> 'actor',
       after => array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[],
-      after_mode => coalesce(wishes ->> 'after_mode', 'completed')) as new;
+      after_mode => coalesce(wishes ->> 'after_mode', 'completed'),
+      traceparent => wishes ->> 'traceparent', tracestate => wishes ->> 'tracestate') as new;
   if started = start_child.run_id then
     raise exception 'run % has the singleton key % itself', started, quote_literal(wishes ->> 'singleton')
       using errcode = 'PF006', detail = started, hint = 'give its children another key';

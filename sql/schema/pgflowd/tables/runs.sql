@@ -9,6 +9,7 @@
 -- `paused_at`: since when none of its tasks begins. `undo_state`: how far its undo is, once one is wanted, and by
 -- whom (nobody: it failed or was cancelled); `undo_generation` is the number of that undo, which is a run of its
 -- own (_undo_run_id), and says in `undo_of` what it undoes.
+-- `traceparent`, `tracestate`: the trace of the caller, as W3C writes it; without one nothing is stored.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -42,6 +43,8 @@ create table if not exists pgflowd.runs (
   undo_by text,
   undo_reason text,
   undo_of uuid,
+  traceparent text,
+  tracestate text,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,
@@ -57,7 +60,11 @@ create table if not exists pgflowd.runs (
     check (undo_state in ('wanted', 'undoing', 'undone', 'undo_failed')),
   constraint an_undo_has_a_generation
     check ((undo_state is null) = (undo_generation is null)
-           and (undo_state is null) = (undo_wanted_at is null))
+           and (undo_state is null) = (undo_wanted_at is null)),
+  constraint a_traceparent_is_one check (
+    traceparent ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$'),
+  constraint a_tracestate_is_short check (length(tracestate) <= 512),
+  constraint a_tracestate_has_a_traceparent check (tracestate is null or traceparent is not null)
 ) with (fillfactor = 80);
 create index if not exists runs_due_at on pgflowd.runs (due_at) where due_at is not null;
 create index if not exists runs_flow_slug on pgflowd.runs (flow_slug, state, created_at desc);

@@ -1,7 +1,8 @@
 -- claimed_task: what pgflowd.claim returns for each task: the record of the contract, and the
 -- lease. A type of its own, since the claim's parameters bear some of these names.
 -- `waited_s` is the time since the task could first be claimed; null for later attempts, and on
--- foreign cores, where it would cost another look-up per task.
+-- foreign cores, where it would cost another look-up per task. `trace` is what _trace_of returns, for claims
+-- that ask for it.
 do $$
 begin
   if to_regtype('pgflowd.claimed_task') is null then
@@ -18,11 +19,18 @@ begin
       max_attempts int,
       timeout int,
       lease_until timestamptz,
-      waited_s float8
+      waited_s float8,
+      trace jsonb
     );
-  elsif not exists (select from pg_attribute as attribute
-                     where attribute.attrelid = 'pgflowd.claimed_task'::regclass
-                       and attribute.attname = 'waited_s') then
+  end if;
+  if not exists (select from pg_attribute as attribute
+                  where attribute.attrelid = 'pgflowd.claimed_task'::regclass
+                    and attribute.attname = 'waited_s') then
     alter type pgflowd.claimed_task add attribute waited_s float8;
+  end if;
+  if not exists (select from pg_attribute as attribute
+                  where attribute.attrelid = 'pgflowd.claimed_task'::regclass
+                    and attribute.attname = 'trace') then
+    alter type pgflowd.claimed_task add attribute trace jsonb;
   end if;
 end $$;

@@ -1,5 +1,5 @@
 -- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run,
--- are_limited):
+-- are_limited, with_trace):
 -- starts the tasks of these messages and opens an attempt for each. The claim's read has
 -- hidden the messages. The run's input comes with first steps, and with one task of each run whose step
 -- is among `with_run`, unless it takes more than 64 kB as it is stored: claims stay small.
@@ -8,7 +8,8 @@
 -- Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
-  began timestamptz, lease interval, with_run text[], are_limited boolean default false)
+  began timestamptz, lease interval, with_run text[], are_limited boolean default false,
+  with_trace boolean default false)
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 begin
   return query
@@ -39,6 +40,8 @@ begin
          opened.token, begun.attempt, begun.max_attempts,
          begun.timeout, opened.lease_until,
          case when begun.due_at is not null
-              then greatest(0, extract(epoch from _start_attempts.began - begun.due_at)::float8) end
+              then greatest(0, extract(epoch from _start_attempts.began - begun.due_at)::float8) end,
+         case when _start_attempts.with_trace
+              then pgflowd._trace_of(begun.run_id, begun.step_slug, begun.task_index, opened.token) end
     from begun join opened on opened.msg_id = begun.msg_id;
 end $$;

@@ -1,5 +1,5 @@
 -- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run,
--- are_limited):
+-- are_limited, with_trace):
 -- starts the tasks of these messages and opens an attempt for each, on a foreign core. The claim's read has
 -- hidden the messages. The run's input comes with first steps, and with one task of each run whose step
 -- is among `with_run`, unless it takes more than 64 kB as it is stored: claims stay small.
@@ -7,7 +7,8 @@
 -- Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
-  began timestamptz, lease interval, with_run text[], are_limited boolean default false)
+  began timestamptz, lease interval, with_run text[], are_limited boolean default false,
+  with_trace boolean default false)
 returns setof pgflowd.claimed_task language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 begin
@@ -40,7 +41,9 @@ begin
                      where run.run_id = begun.run_id and pg_column_size(run.input) <= 65536)
               else begun.flow_input end,
          opened.token, begun.attempt, begun.max_attempts,
-         begun.timeout, opened.lease_until, null::float8
+         begun.timeout, opened.lease_until, null::float8,
+         case when _start_attempts.with_trace
+              then pgflowd._trace_of(begun.run_id, begun.step_slug, begun.task_index, opened.token) end
     from begun
     join opened on opened.run_id = begun.run_id and opened.step_slug = begun.step_slug
                and opened.task_index = begun.task_index;
