@@ -62,10 +62,10 @@ def read_details(
 
 def _trace_url(connection: psycopg.Connection[Any], run_id: UUID, url: str) -> str | None:
     from pgflowd.core.settings.rules import TRACE_ID
-    from pgflowd.db import runs
     from pgflowd.db.query import execute
+    from pgflowd.db.traces import trace_id
 
-    return url.replace(TRACE_ID, execute(connection, runs.trace_id(run_id))) if url else None
+    return url.replace(TRACE_ID, execute(connection, trace_id(run_id))) if url else None
 
 
 def _undo_of(connection: psycopg.Connection[Any], run: RunWithStates) -> dict[str, Any]:

@@ -128,11 +128,6 @@ def get_status(run_id: UUID) -> Query[dict[str, Any]]:
     return Query(_GET_STATUS, (run_id,), _read_status)
 
 
-def trace_id(run_id: UUID) -> Query[str]:
-    """Return the id of the trace to which a run belongs, or would."""
-    return Query("select pgflowd.trace_id(%s)", (run_id,), only)
-
-
 def cancel(run_id: UUID, reason: str | None, actor: str | None, undo: bool = False) -> Query[str]:
     if undo:  # an older schema knows only three arguments
         return Query(_CANCEL_AND_UNDO, (run_id, reason, actor), only)
