@@ -1,4 +1,4 @@
--- Migration 0037: the trace to which a run belongs. A released migration never changes.
+-- Migration 0038: the trace to which a run belongs. A released migration never changes.
 
 alter table pgflowd.runs
   add column if not exists traceparent text,
