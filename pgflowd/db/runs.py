@@ -78,10 +78,9 @@ def start_wished(
     """Start runs with the same wishes, in their order."""
     begins, expires = wishes.begins, wishes.expires
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
-              expires.in_s, wishes.labels, wishes.key, wishes.singleton,
-              wishes.on_conflict, wishes.actor, list(wishes.after), wishes.after_mode,
-              *(wishes.trace or ()))  # fmt: skip
-    query = _START_TRACED if wishes.trace else _START_WISHED  # an older schema knows no traces
+              expires.in_s, wishes.labels, wishes.key, wishes.singleton, wishes.on_conflict,
+              wishes.actor, list(wishes.after), wishes.after_mode, *(wishes.trace or ()))  # fmt: skip
+    query = _START_WISHED.format(trace=_TRACE if wishes.trace else "")  # or an older schema
     return Query(query, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
@@ -270,7 +269,8 @@ select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
 CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
 _KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
 _MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
-_START_WITH = f"""
+_TRACE = ", traceparent => %s, tracestate => %s"
+_START_WISHED = f"""
 select (pgflowd.get_run(started.run_id) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
@@ -278,8 +278,6 @@ select (pgflowd.get_run(started.run_id) -> 'run')::text
    coalesce(%s, session_user), %s::uuid[], %s{{trace}}) as started
  order by one.nr
 """
-_START_WISHED = _START_WITH.format(trace="")
-_START_TRACED = _START_WITH.format(trace=", traceparent => %s, tracestate => %s")
 _START_MANY = """
 select to_jsonb(run)::text
   from pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run
