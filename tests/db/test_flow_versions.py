@@ -240,7 +240,7 @@ def test_a_name_that_is_too_long_for_versions_is_refused_and_nothing_changes(con
     name = "o" * 46
     flows.deploy(conn, name, FIRST)
 
-    with pytest.raises(DatabaseError, match="E306 .* more than 47 characters"):
+    with pytest.raises(DatabaseError, match=r"E306 .* more than 47 characters"):
         flows.deploy(conn, name, SECOND, may_change=True)
 
     assert versions(conn) == []
@@ -459,7 +459,7 @@ def test_a_version_whose_undos_would_have_too_long_a_slug_is_refused(conn):
         return made.shape()
 
     flows.deploy(conn, name, flow("a"))
-    with pytest.raises(DatabaseError, match="E306 .* more than 42 characters"):
+    with pytest.raises(DatabaseError, match=r"E306 .* more than 42 characters"):
         flows.deploy(conn, name, flow("b"), may_change=True)
 
 
