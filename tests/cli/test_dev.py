@@ -38,7 +38,9 @@ def again(twice):
 class Dev:
     """A running `pgflowd dev`, and what it has printed."""
 
-    def __init__(self, project: Path, *flags: str, **environ: str) -> None:
+    def __init__(
+        self, project: Path, *flags: str, stdin: int | None = None, **environ: str
+    ) -> None:
         self.project, self._log = project, project / "dev.log"
         # sockets of their own, so that tests side by side do not meet
         control = {"PGFLOWD__SUPERVISOR__CONTROL": str(project / "s")}
@@ -48,6 +50,7 @@ class Dev:
                 [COMMAND, "dev", *flags],
                 cwd=project,
                 env=self._environ,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 preexec_fn=_as_from_a_terminal,
@@ -285,6 +288,29 @@ def test_where_a_handler_failed_is_on_each_screen(project: Path):
     ]
     assert lines[-1].startswith("json.decoder.JSONDecodeError: Expecting")
     assert "pgflowd/" not in shown
+
+
+def test_on_a_terminal_it_asks_once_whether_a_changed_shape_is_a_version(project: Path):
+    ours, theirs = os.openpty()
+    dev = Dev(project, stdin=theirs)
+    try:
+        dev.prints("ready in")
+        dev.command("runs", "start", "double", "21", "--wait")
+        (project / "double.py").write_text(FLOW + MORE)
+        dev.prints("double: the shape has changed. Keep the runs, and make it a version?")
+        os.write(ours, b"y\n")
+        dev.prints("double: starts go to double_2")
+        assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+        (project / "double.py").write_text(FLOW)  # back again, and nobody is asked
+        dev.prints("double: starts go to double\n")
+        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+        assert len(dev.command("runs", "list", "--flow", "double", "--json").split('"run_id"')) == 4
+    finally:
+        code = dev.stop()
+        os.close(ours)
+        os.close(theirs)
+    assert code == 0
+    assert "recreated" not in dev.output
 
 
 @covers("newcomer 9")
