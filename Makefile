@@ -68,6 +68,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/growth.py
 	$(VENV)/bin/python bench/schedules.py
 	$(VENV)/bin/python bench/undo.py
+	$(VENV)/bin/python bench/typed.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -79,6 +80,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/growth.py --quick
 	$(VENV)/bin/python bench/schedules.py --quick
 	$(VENV)/bin/python bench/undo.py --quick
+	$(VENV)/bin/python bench/typed.py --rounds 40
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -19,9 +19,12 @@ import math
 import re
 from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, Final
+from uuid import UUID
 
 from pgflowd.core.text import with_article
 from pgflowd.errors import OutputError
@@ -31,7 +34,15 @@ MAX_DEPTH = 1000  # about where the encoder's recursion ends
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REMEDIES = {
+    "NaTType": "return None",
+    "NAType": "return None",
     "DataFrame": "return its to_dict('records')",
+    "Period": "return str(…)",
+    "Interval": "return str(…)",
+    "datetime64": "return str(…)",
+    "timedelta64": "return its item().total_seconds()",
+    "complexfloating": "return [its real, its imag]",
+    "complex": "return [its real, its imag]",
     "bytes": "decode it, or encode it with base64",
     "bytearray": "decode it, or encode it with base64",
     "Decimal": "return str(…) or float(…)",
@@ -40,7 +51,10 @@ _REMEDIES = {
     "time": "return its isoformat()",
     "timedelta": "return its total_seconds()",
     "UUID": "return str(…)",
+    "PurePath": "return str(…)",
 }
+# which an annotation of the handler encodes
+_TYPED = {bytes, bytearray, Decimal, datetime, date, time, timedelta, UUID, set, frozenset}
 _METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
 
 
@@ -192,7 +206,7 @@ def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
         value, place, above = pending.pop()
         if not isinstance(value, dict | list | tuple):
             if fault := _scalar_fault(value):
-                yield f"{place} {fault}", _remedy(value)
+                yield f"{place} {fault}", _remedy(value, is_output=what == "output")
             continue
         if id(value) in above:
             yield f"{place} contains itself", None
@@ -249,8 +263,22 @@ def _scalar_fault(value: Any) -> str | None:
     return f"is {with_article(name)}, which JSON has no type for"
 
 
-def _remedy(value: Any) -> str | None:
+def _remedy(value: Any, *, is_output: bool) -> str | None:
     """What the handler can return instead, if the type shows it."""
+    remedy = _other_form(value)
+    cls = type(value)
+    is_typed = cls in _TYPED or isinstance(value, (PurePath, Enum)) or _has_fields(cls)
+    if remedy and is_output and is_typed:
+        return f"{remedy}, or annotate what the handler returns"
+    return remedy
+
+
+def _has_fields(cls: type) -> bool:
+    marks = ("__struct_fields__", "__attrs_attrs__", "model_fields")
+    return is_dataclass(cls) or any(hasattr(cls, mark) for mark in marks)
+
+
+def _other_form(value: Any) -> str | None:
     if isinstance(value, str | float | int):
         return None
     for kind in type(value).__mro__:  # pandas' Timestamp is a datetime
@@ -263,8 +291,10 @@ def _remedy(value: Any) -> str | None:
         return "return its value"
     if is_dataclass(value):
         return "return dataclasses.asdict(…)"
-    if hasattr(value, "__fspath__"):
-        return "return str(…)"
+    if hasattr(type(value), "__struct_fields__"):
+        return "return msgspec.to_builtins(…)"
+    if hasattr(type(value), "__attrs_attrs__"):
+        return "return attrs.asdict(…)"
     if isinstance(value, Awaitable):
         return "await it"
     if isinstance(value, Mapping):

@@ -107,7 +107,7 @@ REFUSED = [
     (OtherBool(), "output is a numpy.bool, which JSON has no type for; return its tolist()"),
     (stream(), "output is an async_generator, which JSON has no type for; return a list"),
     (MagicMock(), "output is a MagicMock, which JSON has no type for"),
-    (pathlib.Path("x"), "Path, which JSON has no type for; return str(…)"),
+    (pathlib.Path("x"), "Path, which JSON has no type for; return str(…), or annotate what"),
     (types.MappingProxyType({}), "which JSON has no type for; return dict(…)"),
     ({}.keys(), "output is a dict_keys, which JSON has no type for; return a list"),
     ({"a": 1, 1: 2}, "output has the key 1, which is an int"),

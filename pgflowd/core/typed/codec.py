@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
-from pgflowd.core.json import dumps
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import with_article
 from pgflowd.core.typed.annotations import Contents, contents, type_name
@@ -139,9 +138,10 @@ class PydanticCodec:
 
     def decode(self, value: Any, what: str) -> Any:
         from pydantic import ValidationError
+        from pydantic_core import to_json
 
         try:
-            return self._adapter.validate_json(dumps(value))
+            return self._adapter.validate_json(to_json(value))
         except ValidationError as error:
             raise Misfit(_text_of_pydantic(error.errors()[0], what)) from None
 
