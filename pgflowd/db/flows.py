@@ -195,7 +195,9 @@ def deploy(
         if compared.exists and compared.is_new_version and may_change:
             version = deploy_version(slug, shape, code, take_code=take_code)
             found, is_new = execute(conn, version)
-            defined = Defined([], [])
+            warnings, _ = define(conn, Code(slug, shape), "verify")
+            changed = [one for one in compared.values if take_code or not one.is_tuned]
+            defined = Defined(warnings, [one.change for one in changed if one.differs])
         else:
             defined = define(conn, Code(slug, shape), "create", take_code=take_code)
             found, is_new = compared.flow_slug or slug, not compared.exists

@@ -463,6 +463,20 @@ def test_a_version_whose_undos_would_have_too_long_a_slug_is_refused(conn):
         flows.deploy(conn, name, flow("b"), may_change=True)
 
 
+def test_a_version_tells_which_options_the_code_has_changed_and_which_stay_tuned(conn, orders):
+    orders(shape("a", timeout=5, max_attempts=2))
+    with conn.transaction():
+        execute(conn, set_option("orders", "a", "timeout", 7))
+
+    changed = shape("a", "b:a", timeout=6, max_attempts=4)
+    deployed = flows.deploy(conn, "orders", changed, may_change=True)
+
+    assert deployed.changes == ["step a: max_attempts 2 → 4"]
+    assert [(one.code, one.text.split(" (by")[0]) for one in deployed.warnings] == [
+        ("W310", "orders_2: step a: timeout is 6 in the code, 7 in the database")
+    ]
+
+
 def test_the_limits_of_a_name_are_those_of_all_versions(conn, orders):
     for steps in (("a",), ("a", "b:a")):
         orders(shape(*steps, limit=Limit(2)))

@@ -56,6 +56,12 @@ class OptionValues:
         values = f"{code} in the code, {known} in the database{tuned}"
         return f"{self._prefix}{self.name} is {values}; the latter applies"
 
+    @property
+    def change(self) -> str:
+        """What becomes of it where the code's value is written."""
+        texts = {"step": self.step, "option": self.key}
+        return change_text({**texts, "before": self.database, "after": self.code})
+
     def remedy(self, flow: str) -> str:
         """What to do about it."""
         if not self.is_tuned:
