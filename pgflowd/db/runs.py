@@ -76,11 +76,11 @@ def start_wished(
     flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID | None], wishes: CheckedWishes
 ) -> Query[list[Run]]:
     """Start runs with the same wishes, in their order."""
-    begins, expires = wishes.begins, wishes.expires
+    begins, expires, trace = wishes.begins, wishes.expires, wishes.trace or ()
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
               expires.in_s, wishes.labels, wishes.key, wishes.singleton, wishes.on_conflict,
-              wishes.actor, list(wishes.after), wishes.after_mode, *(wishes.trace or ()))  # fmt: skip
-    query = _START_WISHED.format(trace=_TRACE if wishes.trace else "")  # or an older schema
+              wishes.actor, list(wishes.after), wishes.after_mode, *trace)  # fmt: skip
+    query = _START_WISHED.format(trace=_TRACE if trace else "")  # or an older schema
     return Query(query, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pgflowd.core.statuses import Outcome
 
 FLUSH_S = 2.0  # so long a runner waits for the SDK
-SDK_THREADS = ("sentry", "raven", "Otel")  # the names of their threads begin so
+SDK_THREADS = ("sentry", "Otel")  # the names of their threads begin so
 
 
 def is_of_sdk(thread: str) -> bool:
