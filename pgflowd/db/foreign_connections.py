@@ -68,6 +68,12 @@ class AsyncpgConnection(Protocol):
     def get_server_pid(self) -> int: ...
 
 
+class PooledAsyncpgConnection(Protocol):
+    """One of a pool of asyncpg; what it has is found at run time."""
+
+    def __getattr__(self, attr: str, /) -> Any: ...
+
+
 class DjangoConnection(Protocol):
     """`django.db.connection`."""
 
@@ -77,7 +83,7 @@ class DjangoConnection(Protocol):
 
 
 SyncForeign: TypeAlias = SqlalchemySession | DjangoConnection
-AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection
+AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
 
 
 class SyncForeignConnection(ABC):
