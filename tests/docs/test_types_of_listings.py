@@ -24,7 +24,9 @@ def listings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("checker", [["mypy"], ["pyright", "--pythonpath", sys.executable]], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "checker", [["mypy"], ["pyright", "--pythonpath", sys.executable]], ids=lambda c: c[0]
+)
 def test_a_type_checker_accepts_the_listings(listings: Path, checker: list[str]) -> None:
     names = [f"{page}_page.py" for page in PAGES]
     done = subprocess.run(

@@ -62,6 +62,7 @@ BELOW: dict[str, set[str]] = {
         "resources",
     },
     "django": {"client", "flow", "db", "core", "errors"},
+    "migrate": set(),
     # the package itself, which applications import from
     "": {"async_client", "client", "errors", "flow"},
     "examples": {""},  # applications
