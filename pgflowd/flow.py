@@ -37,16 +37,17 @@ from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
 from pgflowd.core.definition.limit import Limit
-from pgflowd.core.definition.option_types import (
+from pgflowd.core.definition.options import (
     FlowOptions,
     JobOptions,
     MapOptions,
+    Owner,
     StepName,
     StepOptions,
     UndoOptions,
     WaitOptions,
+    option_names,
 )
-from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.definition.shape import Shape, shape_of

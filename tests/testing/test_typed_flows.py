@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -193,6 +194,43 @@ def test_an_output_that_does_not_fit_is_a_failed_attempt(
 
     assert step.error.startswith(says)
     assert step.attempts == (1 if "E403" in says else 2)
+
+
+def test_a_handler_may_take_all_as_one_and_return_a_coroutine() -> None:
+    class Both(TypedDict):
+        run: Order
+        first: Item
+
+    flow = Flow("both")
+
+    @flow.step
+    def first(run: Order) -> Coroutine[Any, Any, Item]:
+        async def item() -> Item:
+            return run.items[0]
+
+        return item()
+
+    def both(input):
+        return [input["first"], *input["run"].items]
+
+    both.__annotations__ = {"input": Both, "return": Collection[Item]}
+    flow.step(depends_on=first)(both)
+    run = run_flow(flow, Order(ID, [Item(1)]))
+
+    assert [each["price"] for each in run.output["both"]] == [1.0, 1.0]
+
+
+def test_names_that_cannot_be_resolved_make_a_note_and_a_warning() -> None:
+    flow = Flow("names")
+
+    @flow.step
+    def first(run: Oder, ctx: Contxt) -> Sequence[int]: ...  # noqa: F821
+
+    assert [str(each).partition("first: ")[2] for each in flow.check()] == [
+        "cannot resolve annotation 'Oder'; did you mean 'Order'?",
+        "cannot resolve annotation 'Sequence[int]'; import Sequence from typing",
+    ]
+    assert flow.steps["first"].codec is None
 
 
 def test_an_output_may_be_plain_if_it_fits() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import pgflowd
 from pgflowd import Flow, Limit
-from pgflowd.core.definition import option_types
+from pgflowd.core.definition import options as registry
 from pgflowd.core.definition.options import (
     CRASH_ENDS,
     MODES,
@@ -26,11 +26,11 @@ from pgflowd.core.definition.plan import plan_of
 
 PACKAGE = Path(pgflowd.__file__).parent
 SIGNATURES = {
-    Owner.FLOW: option_types.FlowOptions,
-    Owner.STEP: option_types.StepOptions,
-    Owner.MAP: option_types.MapOptions,
-    Owner.JOB: option_types.JobOptions,
-    Owner.UNDO: option_types.UndoOptions,
+    Owner.FLOW: registry.FlowOptions,
+    Owner.STEP: registry.StepOptions,
+    Owner.MAP: registry.MapOptions,
+    Owner.JOB: registry.JobOptions,
+    Owner.UNDO: registry.UndoOptions,
 }
 # words of a claimed task, too, as in `ctx.max_attempts`, or of plain English; as the name of an
 # option they stand in quotes
@@ -44,10 +44,10 @@ def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
 
 
 def test_the_typed_modes_are_those_of_the_registry():
-    assert get_args(option_types.Mode) == MODES
-    assert get_args(option_types.CrashEnd) == CRASH_ENDS
-    assert get_args(option_types.RunEnd) == RUN_ENDS
-    assert get_args(option_types.Undoable) == UNDOABLE
+    assert get_args(registry.Mode) == MODES
+    assert get_args(registry.CrashEnd) == CRASH_ENDS
+    assert get_args(registry.RunEnd) == RUN_ENDS
+    assert get_args(registry.Undoable) == UNDOABLE
 
 
 def test_each_option_has_one_row_and_its_own_json_name():

@@ -30,9 +30,12 @@ SCALARS = (
     datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID,
     decimal.Decimal, bytes, bytearray,
 )  # fmt: skip
-ARRAYS: tuple[Any, ...] = (list, collections.abc.Sequence, collections.abc.MutableSequence)
+ARRAYS: tuple[Any, ...] = (
+    list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection,
+)  # fmt: skip
 SETS: tuple[Any, ...] = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 MAPPINGS: tuple[Any, ...] = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 WRAPPERS = {"ClassVar", "Final", "InitVar", "NotRequired", "ReadOnly", "Required"}
 
 _MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
@@ -65,11 +68,14 @@ def annotations_of(handler: Callable[..., Any]) -> dict[str, Any]:
         return {}
     raw = {each.name: each.annotation for each in signature.parameters.values()}
     raw["return"] = signature.return_annotation
-    return {
+    found = {
         name: _resolved(annotation, handler)
         for name, annotation in raw.items()
         if annotation is not NOTHING and name != "ctx"
     }
+    if get_origin(output := found.get("return")) in AWAITABLES:  # of a handler that is not `async`
+        found["return"] = get_args(output)[-1]
+    return found
 
 
 def _resolved(annotation: Any, handler: Callable[..., Any]) -> Any:
@@ -82,7 +88,9 @@ def _resolved(annotation: Any, handler: Callable[..., Any]) -> Any:
     except Exception as error:  # whatever the text evaluates to
         text = annotation if isinstance(annotation, str) else type_name(annotation)
         missing = _MISSING_NAME.search(str(error))
-        remedy = did_you_mean(missing[1], [*names, *vars(typing)]) if missing else str(error)
+        remedy = did_you_mean(missing[1], names) if missing else str(error)
+        if missing and missing[1] in vars(typing):
+            remedy = f"import {missing[1]} from typing"
         return Unresolved(text, remedy)
 
 
