@@ -43,7 +43,7 @@ LISTED = """
     stalled_tasks database_errors reloads build state ready database_up database_rtt_seconds
     clock_skew_seconds oldest_running_seconds stuck_runners process_cpu_seconds
     process_resident_bytes missed_notifications quarantined_tasks
-    schedule_ticks undo_runs log_records_dropped waiting_tasks due_late_seconds
+    schedule_ticks undo_runs log_records_dropped spans waiting_tasks due_late_seconds
 """
 SUFFIXES = {
     "counter": {"_total"},
