@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import django
 import psycopg
 import pytest
 from support.pages import blocks_of
@@ -15,6 +16,7 @@ from support.pages import blocks_of
 from pgflowd.testing.until import until
 
 PAGE = "docs/django.md"
+TASKS = "django.tasks" if django.VERSION >= (6,) else "django_tasks"  # of its own, or a package
 MODELS = """
 from django.db import models
 
@@ -133,7 +135,7 @@ def project(tmp_path: Path, empty_database) -> Path:
         "shop/migrations/0002_order.py": INITIAL,
         "shop/flows.py": flows,
         "shop/views.py": views + FAILING_VIEW,
-        "shop/mails.py": mails,
+        "shop/mails.py": mails.replace("django_tasks", TASKS),
         "shop/tests.py": tests + MORE_TESTS,
     }  # fmt: skip
     for name, text in files.items():
@@ -217,7 +219,7 @@ print(pgflowd.django.start_flow("orders", {{"order": order.pk}}).run_id)
         ).fetchone()
         assert tried is not None and tried[0] <= 2
         code = f"""
-from django_tasks.exceptions import TaskResultDoesNotExist
+from {TASKS}.exceptions import TaskResultDoesNotExist
 from shop.mails import send_mail
 failed = send_mail.get_result({bad!r})
 assert failed.status == "FAILED" and failed.attempts == 3, failed
@@ -248,9 +250,9 @@ def end_sessions(conn: psycopg.Connection) -> None:
 
 def test_without_the_package_for_tasks_only_the_backend_is_missing() -> None:
     code = (
-        "import sys; sys.modules['django_tasks'] = None; from django.conf import settings;"
+        f"import sys; sys.modules['{TASKS}'] = None; from django.conf import settings;"
         "settings.configure(); import pgflowd.django as d\n"
-        "try: d.TasksBackend\nexcept ImportError as error: print(error)"
+        "try: d.TasksBackend\nexcept ImportError as error: print('django', error)"
     )
     environ = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)

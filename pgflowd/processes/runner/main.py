@@ -156,7 +156,8 @@ class RunnerProcess:
                 body, head = b"", head_of_error(error, ctx)
                 self._tracker.capture(error, ctx, head)
         ctx.tell_progress()
-        call_all(context.around_tasks)
+        with contextlib.suppress(Exception):  # the outcome is known
+            call_all(context.around_tasks)
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = peak_kb()
