@@ -2,7 +2,8 @@
 What an undo handler gets of the run that it undoes.
 
 The undo of a run is a run of another flow, `undo_<flow>`. Its plan has indexes only, so the worker
-asks for the output, the run's input and the element of a map as far as the handler takes them.
+reads the output, the run's input and the element of a map as far as the handler takes them: of all
+tasks of a claim at once, or, where that is much, when the handler begins.
 """
 
 from __future__ import annotations

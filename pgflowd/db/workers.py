@@ -31,6 +31,7 @@ _NOTE_CAPS = """
 insert into pgflowd.worker_caps as known (worker_id, caps) values (%s, %s)
     on conflict (worker_id) do update set caps = excluded.caps
 """
+MAX_ORIGINAL = 64 * 1024  # bytes that come with a claim; who takes more asks for it
 MAX_COUNTED = 10_000  # waiting messages; to count more takes too long
 
 
@@ -189,11 +190,27 @@ def read_original(task: tuple[str, str, int], parts: Sequence[str]) -> Query[byt
     return Query(query, (*task, list(parts)), _original)
 
 
+def read_originals(
+    keys: Sequence[tuple[str, str, int]], asked: Mapping[str, Sequence[str]]
+) -> Query[dict[tuple[str, str, int], bytes]]:
+    """Read the tasks that these undo, by their keys, but for those of which much is asked."""
+    runs, steps, indexes = ([*column] for column in zip(*keys, strict=True))
+    params = (runs, steps, indexes, json.dumps(dict(asked)), MAX_ORIGINAL)
+    return Query(
+        "select ord, undo, output, run_input, item"
+        "  from pgflowd.read_originals(%s::uuid[], %s, %s, %s, %s)",
+        params,
+        lambda rows: {keys[ord - 1]: _joined(row) for ord, *row in rows},
+    )
+
+
 def _original(rows: Rows) -> bytes | None:
+    return _joined(rows[0]) if rows else None
+
+
+def _joined(row: Sequence[bytes | None]) -> bytes:
     """Join what the database has as JSON; a part that is not there has no key."""
-    if not rows:
-        return None
-    named = zip(("undo", *PARTS), rows[0], strict=True)
+    named = zip(("undo", *PARTS), row, strict=True)
     return b"{%b}" % b",".join(b'"%b":%b' % (k.encode(), v) for k, v in named if v is not None)
 
 

@@ -23,7 +23,7 @@ declare
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
     pgflowd.postpone_schedule, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
-    pgflowd.read_original,
+    pgflowd.read_original, pgflowd.read_originals,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes, pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,

@@ -107,8 +107,7 @@ def deploy(
     with database(app) as conn:
 
         def one_deployed(one: DiscoveredFlow) -> tuple[str, dict[str, Any]]:
-            may_change = _may_change(app, conn, one, yes=yes)
-            shape = one.shape or {}
+            may_change, shape = _may_change(app, conn, one, yes=yes), one.shape or {}
             done = flows.deploy(
                 conn, one.slug, shape, take_code=take_code, may_change=may_change, code=code
             )

@@ -25,6 +25,7 @@ class Task(NamedTuple):
     flow_input: bytes | None  # None: SQL null
     waited_s: float | None = None  # for its claim; of first attempts
     trace: Trace | None = None  # None: there are no traces
+    original: bytes | None = None  # what an undo handler undoes, if it was read already
 
     @property
     def key(self) -> tuple[str, str, int]:

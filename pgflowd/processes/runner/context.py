@@ -173,9 +173,9 @@ class RunnerContext(StartingContext):
             value = self._ask("input")
         return read_as(value, as_type, "run")
 
-    def read_original(self, parts: Sequence[str]) -> Original | None:
-        """Read the task that this one undoes, as far as its handler takes it."""
-        original = original_of(self._ask("original", parts=parts))
+    def read_original(self, parts: Sequence[str], known: Any = None) -> Original | None:
+        """Read the task that this one undoes, as far as its handler takes it, if it is unknown."""
+        original = original_of(known or self._ask("original", parts=parts))
         self.undo = original and original.undo
         return original
 

@@ -32,7 +32,8 @@ def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, 
     """Make the arguments of a handler from the frame of its task; None: there is nothing to do."""
     arguments: dict[str, Any] | None
     if step.undoes is not None:
-        arguments = undo_arguments(step, ctx.read_original(step.parts), ctx)
+        known = decode(frame.body) if frame.head["is_original"] else None
+        arguments = undo_arguments(step, ctx.read_original(step.parts, known), ctx)
     else:
         split = frame.head["split"]
         of_flow = SQL_NULL if split is None else decode(frame.body[split:])

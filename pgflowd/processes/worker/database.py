@@ -15,7 +15,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +68,7 @@ class DatabaseConnections:
         self._settings = settings
         self._flow, self._queue = served.slug, served.queue
         self.with_run: list[str] = []  # the later steps whose handlers take the run's input
+        self.originals: Mapping[str, Sequence[str]] = {}  # of undo steps: what their handlers take
         self._caps = settings.worker_for(served.name).caps
         telemetry = settings.telemetry
         self._ratio = telemetry.ratio if telemetry.is_on else None
@@ -193,6 +194,7 @@ class DatabaseConnections:
         claimed = results.pop() if action.claim else ()
         if claimed:
             self.claimed_at = time.monotonic()
+            claimed = await self._with_originals(claimed)
         of_bell: Any = results.pop() if bell else None
         changes = results.pop() if action.changes_of else ()
         if action.kept:
@@ -206,6 +208,18 @@ class DatabaseConnections:
             is_armed_anew=of_bell is True,
             writers=of_bell if action.doorbell is DoorbellCall.LIST_WRITERS else (),
         )
+
+    async def _with_originals(self, claimed: Sequence[Task]) -> Sequence[Task]:
+        """Read at once what claimed undo tasks undo. Those without it ask for it by themselves."""
+        undoing = [task for task in claimed if task.step in self.originals]
+        if not undoing:
+            return claimed
+        query = workers.read_originals([task.key for task in undoing], self.originals)
+        try:
+            found = await execute_async(self._connections[MAIN], query)
+        except Exception:  # the claim is committed; the next call meets a lost connection
+            return claimed
+        return [task._replace(original=found.get(task.key)) for task in claimed]
 
     def _claim(self, count: int) -> Query[list[Task]]:
         flow, worker_id, lease_s = self._flow, self._worker_id, self._lease_s

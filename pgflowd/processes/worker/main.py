@@ -217,6 +217,7 @@ class _Worker:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
         self._database.with_run = sorted(self._session.with_run)
+        self._database.originals = self._session.originals
         for run_id in self._session.followed:
             self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())

@@ -131,6 +131,7 @@ class RunnerSocket:
             "max_attempts": task.max_attempts,
             "timeout": task.timeout_s,
             "split": None if task.flow_input is None else len(task.input),
+            "is_original": task.original is not None,
             "shared": is_shared,
         }
         if (traceparent := traceparent_of(task, self._map_spans)) and task.trace:
@@ -140,7 +141,7 @@ class RunnerSocket:
         self.tasks[task.token] = task
         self._is_shared = is_shared
         self._records.begin_task(task, is_shared=is_shared)
-        self._send(pack(head, task.input + (task.flow_input or b"")))
+        self._send(pack(head, task.original or task.input + (task.flow_input or b"")))
 
     def announce_stop(self) -> None:
         self._order({"do": "stopping"})

@@ -16,9 +16,9 @@ import random
 import select
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -86,6 +86,7 @@ class LoadedFlow:
     import_s: float = 0.0  # from the fork of the zygote to its first answer
     async_steps: frozenset[str] = frozenset()
     handlers: tuple[HandlerFacts, ...] = ()
+    originals: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what undo steps take
 
     @property
     def steps(self) -> frozenset[str]:
@@ -148,7 +149,10 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
     async_steps = frozenset(answer["async"])
     with_run = frozenset(answer["with_run"])
     handlers = tuple(facts_from(answer["handlers"]))
-    return LoadedFlow(zygote, answer["shape"], with_run, warnings, import_s, async_steps, handlers)
+    return LoadedFlow(
+        zygote, answer["shape"], with_run, warnings, import_s, async_steps, handlers,
+        answer["originals"],
+    )  # fmt: skip
 
 
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
@@ -296,7 +300,8 @@ class RegistrationSession:
             loaded,
             shape=shape,
             with_run=with_run(shape, loaded.handlers, version),
-            async_steps=frozenset(),  # a retired handler may be another one
+            async_steps=frozenset(),  # a retired handler may be another one, and take other parts
+            originals={},
         )
         request = {"do": "serve_version", "shape": shape, "version": version}
         loaded.zygote.socket.send_long(request)
@@ -310,6 +315,11 @@ class RegistrationSession:
     def with_run(self) -> frozenset[str]:
         """The later steps whose handlers take the run's input."""
         return self._loaded.with_run
+
+    @property
+    def originals(self) -> Mapping[str, Sequence[str]]:
+        """Of undo steps, which parts of the tasks that they undo their handlers take."""
+        return self._loaded.originals
 
     async def _try(
         self, helper: ThreadPoolExecutor, connections: DatabaseConnections

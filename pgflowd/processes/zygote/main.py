@@ -130,6 +130,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
         "say": "definition",
         "shape": flow.shape(),
         "with_run": [step.slug for step in flow.spec.steps if step.needs_run_input],
+        "originals": {s.slug: s.parts for s in flow.spec.steps if s.undoes is not None},
         "async": [slug for slug, step in flow.steps.items() if is_async(step.handler)],
         "handlers": [facts.to_json() for facts in facts_of(flow.spec)],
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],

@@ -87,3 +87,25 @@ def test_pf002_a_run_that_undoes_no_other_reads_none(own: LeaseDatabase) -> None
     with pytest.raises(psycopg.Error) as refused:
         read(own, forged, "undo_a", 0, ALL)
     assert refused.value.sqlstate == "PF002"
+
+
+def test_many_are_read_at_once_and_those_that_are_large_left_out(own: LeaseDatabase) -> None:
+    flow = own.flow("m*", "z:m")
+    first, second = own.start(flow, [7, 8]), own.start(flow, [9])
+    worker = own.worker(flow)
+    for task in own.claim(flow, worker, 3):
+        large = [n * n for n in range(1000)]
+        own.complete(task, large if task.input == 8 else [task.input])
+    undo, other = undo_run(own, first, {"m": [0, 1]}), undo_run(own, second, {"m": [0], "z": []})
+    keys = [(undo, 1), (other, 0), (undo, 0), (undo, 2), (first, 0)]
+    query = (
+        "select ord, undo ->> 'task_index', output::text, item::text from pgflowd.read_originals("
+        '%s, array_fill(\'undo_m\'::text, array[5]), %s, \'{"undo_m": ["output", "item"]}\', %s)'
+        " order by ord"
+    )
+    runs, indexes = [run for run, _ in keys], [index for _, index in keys]
+
+    assert own.rows(query, runs, indexes, 1000) == [
+        (2, "0", "[9]", "9"), (3, "0", "[7]", "7"),
+    ]  # fmt: skip
+    assert [row[0] for row in own.rows(query, runs, indexes, None)] == [1, 2, 3]
