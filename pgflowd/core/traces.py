@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 MAX_TRACESTATE_CHARS = 512
@@ -99,5 +100,6 @@ def attempt_span(run_id: str, step: str, index: int, token: int) -> str:
     return _span_id(f"{run_id}/{step}/{index}/{token}")
 
 
+@lru_cache(maxsize=4096)  # each is asked for several times, soon one after the other
 def _span_id(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

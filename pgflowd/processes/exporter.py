@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pgflowd.host.otlp import OtlpExporter
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
+NICE = 10  # where processors are scarce, tasks go first
 MAX_QUEUE = 8192  # spans; a kilobyte each
 BATCH = 512
 PAUSE_S = 5.0  # between two exports, unless there is a whole batch
@@ -44,6 +45,7 @@ SAY_AGAIN_S = 60.0  # the same error
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Export until the supervisor asks to end."""
+    os.nice(NICE)
     try:
         exporter, path = _exporter(settings), socket_path(control_path(settings))
         end = listen(path)

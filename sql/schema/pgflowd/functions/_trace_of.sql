@@ -9,17 +9,18 @@ returns jsonb language plpgsql stable set search_path = '' as $$
 declare
   ours pgflowd.runs;
   previous text;
-  found_out jsonb;
 begin
   select one.* into ours from pgflowd.runs as one where one.run_id = _trace_of.run_id;
   select before.outcome into previous from pgflowd.attempts as before
    where before.run_id = _trace_of.run_id and before.step_slug = _trace_of.step_slug
      and before.task_index = _trace_of.task_index and before.token < _trace_of.token
    order by before.token desc limit 1;
-  found_out := jsonb_strip_nulls(jsonb_build_object(
+  if coalesce(ours.traceparent, ours.undo_of::text, previous) is null then
+    return null;
+  end if;
+  return jsonb_strip_nulls(jsonb_build_object(
     'traceparent', coalesce(ours.traceparent, (
       select undone.traceparent from pgflowd.runs as undone where undone.run_id = ours.undo_of)),
     'tracestate', ours.tracestate, 'undo_of', ours.undo_of, 'previous', previous,
     'is_later', case when pgflowd._began_later(ours) then true end));
-  return nullif(found_out, '{}');
 end $$;
