@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +20,8 @@ def blocks_of(page: str, language: str) -> list[str]:
 
 def executed(page: str) -> dict[str, Any]:
     """What a page's Python, taken as one program, has defined."""
-    names: dict[str, Any] = {"__name__": Path(page).stem.replace("-", "_")}
+    module = ModuleType(f"page_{Path(page).stem.replace('-', '_')}")
+    sys.modules[module.__name__] = module  # where annotations look for their names
     for block in blocks_of(page, "python"):
-        exec(block, names)
-    return names
+        exec(block, vars(module))
+    return vars(module)
