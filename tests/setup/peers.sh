@@ -6,7 +6,7 @@
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
-# Prometheus with promtool reads our metrics and alerts.
+# Prometheus with promtool reads our metrics and alerts. strace shows what a daemon opens.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -41,6 +41,14 @@ if ! command -v systemd-analyze >/dev/null ||
         install systemd dbus
     else
         echo "the tests of our units need systemd; run: sudo apt-get install systemd dbus" >&2
+        exit 1
+    fi
+fi
+if ! command -v strace >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install strace
+    else
+        echo "a test of what is opened needs strace; run: sudo apt-get install strace" >&2
         exit 1
     fi
 fi
