@@ -12,7 +12,12 @@ from support.pages import ROOT, blocks_of, executed
 PAGES = {page.stem: f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
 PROGRAMS = {name: page for name, page in PAGES.items() if blocks_of(page, "python")}
 BEFORE_AND_AFTER = {"changing-flows"}  # shows the same flow twice, on Monday and on Tuesday
-OF_OTHERS = {"applications", "django", "testing", "web"}  # several programs each, with tests of their own
+OF_OTHERS = {
+    "applications",
+    "django",
+    "testing",
+    "web",
+}  # several programs each, with tests of their own
 WITH_TESTS = [
     name
     for name in PROGRAMS.keys() - OF_OTHERS
