@@ -44,6 +44,7 @@ else:
     ParamType = click.ParamType  # no generic class in older releases of click
 
 
+MAX_DURATION_S = 36500 * 86400.0
 MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless stream ends here
 
 
@@ -109,11 +110,14 @@ class DurationParam(ParamType):
         if isinstance(value, float):
             return value
         try:
-            return parse_duration(value)
+            seconds = parse_duration(value)
         except ValueError as error:
             self.fail(
                 f"'{one_line(value, 60)}': {error}; write for example 30s or 1h30m", param, ctx
             )
+        if seconds > MAX_DURATION_S:  # no date is as far away as a number may say
+            self.fail(f"'{one_line(value, 60)}' is more than 36500d", param, ctx)
+        return seconds
 
 
 class MomentParam(ParamType):

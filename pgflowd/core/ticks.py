@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from pgflowd.core.settings.values import NotReadable, NoUnit, format_duration, parse_duration
+from pgflowd.core.settings.values import format_duration, parse_duration
 
 EVERY = "@every "
 NAMED = {
@@ -62,6 +62,8 @@ def expression_fault(cron: object) -> str | None:
         is_empty = next(CronSim(cron, _EPOCH.replace(tzinfo=None)), None) is None
     except CronSimError as error:
         return f"cannot be read: {str(error).lower()}"
+    except ValueError:  # a number of thousands of digits
+        return "cannot be read: a number has too many digits"
     return "never comes" if is_empty else None
 
 
@@ -144,7 +146,7 @@ def _last_ticks(
 def _is_period(cron: str) -> bool:
     try:
         seconds = _period(cron).total_seconds()
-    except (NoUnit, NotReadable, OverflowError):
+    except (ValueError, OverflowError):
         return False
     return seconds % 1 == 0 and 1 <= seconds <= MAX_PERIOD_S
 

@@ -14,6 +14,8 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
+from pgflowd.core.json import encode
+from pgflowd.errors import OutputError
 
 
 @click.command(cls=Command)
@@ -75,11 +77,13 @@ def set_(app: App, name: str, value: str) -> None:
 
 
 def _value(word: str) -> Any:
-    """A word that is no JSON is a text."""
+    """A word that is no JSON is a text; 1e400 is none that the database has."""
     try:
-        return json.loads(word)
-    except ValueError:
+        value = json.loads(word)
+        encode(value)
+    except (ValueError, RecursionError, OutputError):
         return word
+    return value
 
 
 def _shown(value: Any) -> str:

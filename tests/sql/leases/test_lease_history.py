@@ -155,7 +155,9 @@ def test_a_retention_is_a_duration_or_null(own: LeaseDatabase, value: str) -> No
     assert own.value("select pgflowd.setting('retention_failed')::text") == value
 
 
-@pytest.mark.parametrize("value", ['"30m"', '"30"', "30", '"-1d"', '"30 days ago"', '""', "true"])
+@pytest.mark.parametrize(
+    "value", ['"30m"', '"30m31m"', '"30"', "30", '"-1d"', '"30 days ago"', '""', "true"]
+)
 def test_what_would_delete_by_mistake_is_no_retention(own: LeaseDatabase, value: str) -> None:
     with pytest.raises(psycopg.Error, match="retention_completed does not take") as raised:
         own.do("select pgflowd.set_setting('retention_completed', %s::jsonb, 'me')", value)

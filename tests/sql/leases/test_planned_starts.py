@@ -262,6 +262,7 @@ def test_of_two_who_start_a_key_at_once_one_gets_the_others_run(own: LeaseDataba
     "wishes",
     [
         {"begins": "2 hours", "expires": LATER},
+        {"expires": "9000 years"},
         {"labels": "[1]"},
         {"labels": '{"a": 1}'},
         {"key": ""},

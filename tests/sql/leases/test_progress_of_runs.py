@@ -112,6 +112,8 @@ def test_what_cannot_be_stored_costs_no_report(own: LeaseDatabase) -> None:
         ({"done": 12, "total": 30}, 0.4),
         ({"done": -1, "total": 30}, 0.0),
         ({"done": 31, "total": 30}, 1.0),
+        ({"done": 5e-324, "total": 1.7e308}, 0.0),
+        ({"done": 1.7e308, "total": 5e-324}, 1.0),
         ({"done": 1, "total": 0}, None),
         ({"done": 1, "total": -5}, None),
         ({"done": 1}, None),

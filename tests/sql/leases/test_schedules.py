@@ -344,7 +344,9 @@ def test_the_sweep_learns_of_ticks(own: LeaseDatabase, flow: str) -> None:
 
 
 def test_what_cannot_be_is_refused(own: LeaseDatabase, flow: str) -> None:
-    for wrong in ({"overlap": "no"}, {"catchup": "no"}, {"cron": None}, {"timezone": None}):
+    deep = json.loads("[" * 501 + "]" * 501)
+    for wrong in ({"overlap": "no"}, {"catchup": "no"}, {"cron": None}, {"timezone": None},
+                  {"input": deep}):  # fmt: skip
         with pytest.raises(psycopg.Error) as refused:
             add(own, flow, **wrong)
         assert refused.value.sqlstate == "PF009"

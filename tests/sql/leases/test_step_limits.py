@@ -400,7 +400,7 @@ def test_the_number_of_places_is_tuned_in_the_database(own: LeaseDatabase) -> No
     worker = own.worker(flow)
     assert len(own.claim(flow, worker)) == 1
 
-    own.rows("select pgflowd.set_option(%s, 'a', 'limit', '4')", flow)
+    own.rows("select pgflowd.set_option(%s, 'a', 'limit', '4.0')", flow)
     define(own, flow, limit={"slots": 2})
 
     assert len(own.claim(flow, worker)) == 3

@@ -13,6 +13,10 @@ begin
   elsif not isfinite(start_at) or not isfinite(expires_at) then
     raise exception 'a run cannot begin or expire at infinity'
       using errcode = 'PF009', hint = 'leave the time out';
+  elsif start_at not between '0001-01-02 UTC' and '9999-12-31 UTC'
+        or expires_at not between '0001-01-02 UTC' and '9999-12-31 UTC' then
+    raise exception 'a run cannot begin at %, or expire at %: not every program can read such a time', start_at, expires_at
+      using errcode = 'PF009', hint = 'use a year from 1 to 9999';
   elsif run_id is not null and key is not null then
     raise exception 'a run cannot have both an id and a key of the caller'
       using errcode = 'PF009', hint = 'leave one of them out: the id is made of the key';

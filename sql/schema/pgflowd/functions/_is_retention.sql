@@ -5,7 +5,8 @@ create or replace function pgflowd._is_retention(value jsonb)
 returns boolean language sql immutable set search_path = '' as $$
   select case
     when value = 'null' then true
-    when jsonb_typeof(value) = 'string' and value #>> '{}' ~ '^(\d{1,6}(\.\d{1,6})?(ms|s|m|h|d))+$'
+    when jsonb_typeof(value) = 'string'  -- each unit once: no interval takes it twice
+         and value #>> '{}' ~ '^(?=.)(\d{1,6}(\.\d{1,6})?d)?(\d{1,6}(\.\d{1,6})?h)?(\d{1,6}(\.\d{1,6})?m)?(\d{1,6}(\.\d{1,6})?s)?(\d{1,6}(\.\d{1,6})?ms)?$'
       then (value #>> '{}')::interval >= interval '1 hour'
     else false end;
 $$;

@@ -21,10 +21,10 @@ begin
     return;
   elsif is_of_flow then
     execute format('update pgflow.flows set %I = $2 where flow_slug = $1', field)
-      using _write_option.flow_slug, (given #>> '{}')::int;
+      using _write_option.flow_slug, given::int;
   elsif field like 'opt\_%' then
     execute format('update pgflow.steps set %I = $3 where flow_slug = $1 and step_slug = $2', field)
-      using _write_option.flow_slug, _write_option.step_slug, (given #>> '{}')::int;
+      using _write_option.flow_slug, _write_option.step_slug, given::int;
   elsif field = 'on_crash_limit' then
     insert into pgflowd.step_options (flow_slug, step_slug, on_crash_limit)
     values (_write_option.flow_slug, _write_option.step_slug, given #>> '{}')
@@ -32,10 +32,10 @@ begin
        set on_crash_limit = excluded.on_crash_limit;
   elsif field = 'crash_limit' then
     insert into pgflowd.step_options (flow_slug, step_slug, crash_limit)
-    values (_write_option.flow_slug, _write_option.step_slug, (given #>> '{}')::int)
+    values (_write_option.flow_slug, _write_option.step_slug, given::int)
     on conflict on constraint step_options_pkey do update set crash_limit = excluded.crash_limit;
   elsif given is not null then  -- whether there is a limit is not decided here
-    update pgflowd.step_options as known set limit_slots = (given #>> '{}')::int
+    update pgflowd.step_options as known set limit_slots = given::int
      where known.flow_slug = _write_option.flow_slug
        and known.step_slug = _write_option.step_slug and known.limit_slots is not null;
     for key in

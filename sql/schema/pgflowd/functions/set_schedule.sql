@@ -32,6 +32,9 @@ begin
   elsif set_schedule.cron is null or set_schedule.timezone is null or set_schedule.input is null then
     raise exception 'a schedule has an expression, a time zone and an input'
       using errcode = 'PF009', hint = 'none of them may be null';
+  elsif jsonb_path_exists(set_schedule.input, '$.**{500 to last}') then  -- Python cannot read more than 1000
+    raise exception 'the input of schedule % is nested more than 500 levels deep', set_schedule.name
+      using errcode = 'PF009', hint = 'give a flatter one';
   end if;
 
   select * into known from pgflowd.schedules as one where one.name = set_schedule.name for update;
