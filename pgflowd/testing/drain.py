@@ -128,13 +128,7 @@ class Drainer:
         """Execute an attempt, and report it."""
         self.executed += 1
         self._socket.task = task
-        head = {
-            "token": task.token, "run": task.run_id, "step": task.step, "index": task.task_index,
-            "attempt": task.attempt, "max_attempts": task.max_attempts, "timeout": task.timeout_s,
-            "split": None if task.flow_input is None else len(task.input),
-        }  # fmt: skip
-        frame = Frame(head, task.input + (task.flow_input or b""))
-        done, body = self._runner.execute(self._steps, frame)
+        done, body = self._runner.execute(self._steps, Frame(*task.for_runner()))
         if not done.get("recorded"):
             self._report(report_of(task, done, body))
 

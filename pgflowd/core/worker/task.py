@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.statuses import Outcome
@@ -31,6 +31,21 @@ class Task(NamedTuple):
     def key(self) -> tuple[str, str, int]:
         """What names the task, whichever attempt it is."""
         return self.run_id, self.step, self.task_index
+
+    def for_runner(self) -> tuple[dict[str, Any], bytes]:
+        """Head and body of what a runner is sent."""
+        head = {
+            "token": self.token,
+            "run": self.run_id,
+            "step": self.step,
+            "index": self.task_index,
+            "attempt": self.attempt,
+            "max_attempts": self.max_attempts,
+            "timeout": self.timeout_s,
+            "split": None if self.flow_input is None else len(self.input),
+            "is_original": self.original is not None,
+        }
+        return head, self.original or self.input + (self.flow_input or b"")
 
 
 @dataclass(slots=True)

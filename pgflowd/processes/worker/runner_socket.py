@@ -121,19 +121,8 @@ class RunnerSocket:
 
     def send(self, task: Task, is_shared: bool = False) -> None:
         """Give it a task."""
-        head = {
-            "do": "task",
-            "token": task.token,
-            "run": task.run_id,
-            "step": task.step,
-            "index": task.task_index,
-            "attempt": task.attempt,
-            "max_attempts": task.max_attempts,
-            "timeout": task.timeout_s,
-            "split": None if task.flow_input is None else len(task.input),
-            "is_original": task.original is not None,
-            "shared": is_shared,
-        }
+        known, body = task.for_runner()
+        head = {"do": "task", **known, "shared": is_shared}
         if (traceparent := traceparent_of(task, self._map_spans)) and task.trace:
             head["trace"] = (traceparent, task.trace.state)
         if not self.tasks:
@@ -141,7 +130,7 @@ class RunnerSocket:
         self.tasks[task.token] = task
         self._is_shared = is_shared
         self._records.begin_task(task, is_shared=is_shared)
-        self._send(pack(head, task.original or task.input + (task.flow_input or b"")))
+        self._send(pack(head, body))
 
     def announce_stop(self) -> None:
         self._order({"do": "stopping"})
