@@ -58,6 +58,7 @@ Connection: TypeAlias = psycopg.Connection[Any]
 
 _TEMPLATE = "pgflowd_template_"
 _SCRATCH = "pgflowd_scratch_"
+_LOCK_S = 5  # for connections of earlier tests that just end
 _TEMPLATES_KEPT = 4  # of older SQL, for test runs that began before it changed
 _RUNS, _TEMPLATES = 0x70670001, 0x70670002  # first halves of advisory locks
 
@@ -112,8 +113,16 @@ class ScratchDatabase:
     def truncate(self) -> None:
         """Delete all rows but the schema's own; flows, their options and schedules stay."""
         tables = [name for (name,) in self._own.execute(_TABLES, (_KEPT,)).fetchall()]
-        if tables:
+        if not tables:
+            return
+        self._own.execute(f"set lock_timeout = '{_LOCK_S}s'".encode())
+        try:
             self._own.execute(f"truncate {', '.join(tables)} restart identity".encode())
+        except errors.LockNotAvailable as error:
+            raise RuntimeError(
+                "the database cannot be emptied: a connection of an earlier test is still in a"
+                " transaction; end that with its test"
+            ) from error
 
     @cached_property
     def _own(self) -> Connection:
