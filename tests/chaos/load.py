@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,14 +20,13 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import psycopg
-from support.daemon import Daemon, DaemonSetup
+from mortals import place
+from support.daemon import Daemon
 
-from pgflowd.db import schema
-from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.process_tree import command_line
-from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until
 
+SOURCE = Path(__file__).with_name("load_flows.py").read_text()
 FLOWS = ("fan", "diamond", "rough")
 OPEN_RUNS = 150  # at a time
 BATCH = 15  # of each flow
@@ -71,7 +66,7 @@ class Results:
 
 def bear(tasks: int, *, verbose: bool = False) -> Results:
     """Do so many tasks, and measure."""
-    with _setup() as (setup, dsn), psycopg.connect(dsn, autocommit=True) as conn:
+    with place(SOURCE, OPTIONS) as (setup, dsn), psycopg.connect(dsn, autocommit=True) as conn:
         daemon = setup.serve(
             worker={"max_concurrency": 4, "max_restarts": 1000, "runner_idle": "60s"},
             logging={"level": "info"},
@@ -197,25 +192,6 @@ def _descriptors(pid: int) -> int:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
     except OSError:
         return 0
-
-
-@contextmanager
-def _setup() -> Iterator[tuple[DaemonSetup, str]]:
-    room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
-    directory = Path(tempfile.mkdtemp(prefix="pgflowd-load-", dir=room))
-    directory.chmod(0o711)
-    try:
-        with EmbeddedPostgres(directory / "server", options=OPTIONS) as server:
-            with psycopg.connect(server.dsn, autocommit=True) as conn:
-                schema.install(conn)
-            setup = DaemonSetup(directory, server.dsn)
-            setup.module("load_flows", Path(__file__).with_name("load_flows.py").read_text())
-            try:
-                yield setup, server.dsn
-            finally:
-                setup.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:

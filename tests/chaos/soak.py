@@ -12,18 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import secrets
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -32,12 +26,9 @@ sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import psycopg
 import soak_flows
-from support.daemon import Daemon, DaemonSetup
+from mortals import MortalDaemons, place
+from support.daemon import DaemonSetup
 
-from pgflowd.db import schema
-from pgflowd.embedded import EmbeddedPostgres
-from pgflowd.host.process_tree import command_line
-from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until
 
 DAEMONS = 3
@@ -104,7 +95,7 @@ class Soak:
         self.setup, self.conn = setup, conn
         self.chance = random.Random(seed)
         self.slots = {f"soak_{n}": soak_flows.slots(seed, n) for n in range(soak_flows.FLOWS)}
-        self.daemons: dict[str, Daemon | None] = {f"d{n}": None for n in range(daemons)}
+        self.daemons = MortalDaemons(setup, daemons, self.chance, CONFIG)
         self.seen: Counter[str] = Counter()  # what happened, and how often
         self.keys: set[tuple[str, str]] = set()  # which were at work
         self.wrong: list[str] = []
@@ -113,13 +104,6 @@ class Soak:
 
     def rows(self, query: str, *params: Any) -> list[Any]:
         return self.conn.execute(query.encode(), params).fetchall()
-
-    def look_after_daemons(self) -> list[Daemon]:
-        """Start those that have ended; returns all."""
-        for name, daemon in self.daemons.items():
-            if daemon is None or daemon.process.poll() is not None:
-                self.daemons[name] = self.setup.start(name, **CONFIG)
-        return [daemon for daemon in self.daemons.values() if daemon]
 
     def look(self, stop: Event) -> None:
         """Look, again and again, whether a key is above its limit."""
@@ -162,16 +146,7 @@ class Soak:
             self.seen[act.__name__] += 1
 
     def kill(self) -> bool:
-        daemon = self.chance.choice(self.look_after_daemons())
-        kind = self.chance.choice(KILLED)
-        pids = [daemon.pid] if kind == "supervisor" else [
-            seen.pid for seen in daemon.family() if f": {kind}" in command_line(seen.pid)
-        ]  # fmt: skip
-        if not pids:
-            return False
-        with suppress(ProcessLookupError):
-            os.kill(self.chance.choice(pids), signal.SIGKILL)
-        return True
+        return self.daemons.kill(self.chance.choice(KILLED))
 
     def pause(self) -> bool:
         """Resume all runs that are paused, and pause others."""
@@ -234,7 +209,7 @@ class Soak:
         self.resume_flow()
 
         def has_ended() -> bool:
-            self.look_after_daemons()
+            self.daemons.look_after()
             return not self.rows("select 1 from pgflow.runs where status = 'started' limit 1")
 
         try:
@@ -252,44 +227,26 @@ class Soak:
 
 def soak(seed: int, seconds: float, looks: int = 0, daemons: int = DAEMONS) -> Soak:
     """Let it go on for so long, and for so many looks; what was seen, and what was wrong."""
-    with place() as (setup, conn), ThreadPoolExecutor(1) as pool:
+    with (
+        place(Path(soak_flows.__file__).read_text()) as (setup, dsn),
+        psycopg.connect(dsn, autocommit=True) as conn,
+        ThreadPoolExecutor(1) as pool,
+    ):
         one, stop = Soak(seed, daemons, setup, conn), Event()
-        for daemon in one.look_after_daemons():
-            daemon.until("supervisor.ready", within_s=60)
+        one.daemons.start()
         looking = pool.submit(one.look, stop)
         try:
             began = time.monotonic()
             while time.monotonic() < began + seconds or one.seen["looks"] < looks:
                 one.start_runs()
                 one.do_something()
-                one.look_after_daemons()
+                one.daemons.look_after()
                 time.sleep(one.chance.uniform(0.1, 0.8))
             one.settle()
         finally:
             stop.set()
         looking.result()
         return one
-
-
-@contextmanager
-def place() -> Iterator[tuple[DaemonSetup, psycopg.Connection[Any]]]:
-    room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
-    directory = Path(tempfile.mkdtemp(prefix="pgflowd-soak-", dir=room))
-    directory.chmod(0o711)
-    try:
-        with (
-            EmbeddedPostgres(directory / "server", options={"max_connections": "200"}) as server,
-            psycopg.connect(server.dsn, autocommit=True) as conn,
-        ):
-            schema.install(conn)
-            setup = DaemonSetup(directory, server.dsn)
-            setup.module("soak_flows", Path(soak_flows.__file__).read_text())
-            try:
-                yield setup, conn
-            finally:
-                setup.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:

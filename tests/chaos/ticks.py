@@ -10,14 +10,11 @@ planned for this second and did not begin before it; and each run has completed.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
-import signal
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +22,9 @@ sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import psycopg
 import soak
-from support.daemon import Daemon, DaemonSetup
+from mortals import MortalDaemons, place
+from support.daemon import DaemonSetup
 
-from pgflowd.host.process_tree import command_line
 from pgflowd.testing.until import until
 
 DAEMONS = 3
@@ -82,37 +79,22 @@ class Ticks:
     def __init__(
         self, seed: int, daemons: int, setup: DaemonSetup, conn: psycopg.Connection[Any]
     ) -> None:
-        self.setup, self.conn = setup, conn
+        self.conn = conn
         self.chance = random.Random(seed)
-        self.daemons: dict[str, Daemon | None] = {f"d{n}": None for n in range(daemons)}
+        self.daemons = MortalDaemons(setup, daemons, self.chance, soak.CONFIG)
         self.seen: Counter[str] = Counter()
-        setup.entries.clear()
-        setup.module("ticking_flow", FLOW.format(count=SCHEDULES))
 
     def value(self, query: str) -> Any:
         row = self.conn.execute(query.encode()).fetchone()
         return row and row[0]
 
-    def look_after_daemons(self) -> list[Daemon]:
-        """Start those that have ended; returns all."""
-        for name, daemon in self.daemons.items():
-            if daemon is None or daemon.process.poll() is not None:
-                self.daemons[name] = self.setup.start(name, **soak.CONFIG)
-        return [daemon for daemon in self.daemons.values() if daemon]
-
     def kill(self) -> None:
         """One process; or the connections of all sweepers."""
-        daemon, kind = self.chance.choice(self.look_after_daemons()), self.chance.choice(KILLED)
+        kind = self.chance.choice(KILLED)
         if kind == "connections":
             self.value(TERMINATE)
-        else:
-            pids = [daemon.pid] if kind == "supervisor" else [
-                seen.pid for seen in daemon.family() if f": {kind}" in command_line(seen.pid)
-            ]  # fmt: skip
-            if not pids:
-                return
-            with suppress(ProcessLookupError):
-                os.kill(self.chance.choice(pids), signal.SIGKILL)
+        elif not self.daemons.kill(kind):
+            return
         self.seen[f"killed {kind}"] += 1
 
     def outcome(self) -> dict[str, Any]:
@@ -120,7 +102,7 @@ class Ticks:
         self.value("select count(pgflowd.pause_schedule(name)) from pgflowd.schedules")
 
         def has_ended() -> bool:
-            self.look_after_daemons()
+            self.daemons.look_after()
             return not self.value("select count(*) from pgflow.runs where status = 'started'")
 
         until(has_ended, SETTLED_S)
@@ -133,10 +115,10 @@ class Ticks:
 
 def survive(seed: int, seconds: float, daemons: int = DAEMONS) -> dict[str, Any]:
     """Let it go on for so long; what was seen."""
-    with soak.place() as (setup, conn):
+    flow = FLOW.format(count=SCHEDULES)
+    with place(flow) as (setup, dsn), psycopg.connect(dsn, autocommit=True) as conn:
         one = Ticks(seed, daemons, setup, conn)
-        for daemon in one.look_after_daemons():
-            daemon.until("supervisor.ready", within_s=60)
+        one.daemons.start()
         until(lambda: one.value("select count(*) from pgflow.runs"), 60)
         until_at = time.monotonic() + seconds
         while time.monotonic() < until_at:

@@ -16,14 +16,11 @@ import json
 import os
 import random
 import secrets
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +28,9 @@ sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import psycopg
 import undo_flows
-from support.daemon import Daemon, DaemonSetup
+from mortals import MortalDaemons, place
+from support.daemon import DaemonSetup
 
-from pgflowd.db import schema
-from pgflowd.embedded import EmbeddedPostgres
-from pgflowd.host.process_tree import command_line
-from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until
 
 DAEMONS = 2
@@ -138,7 +132,7 @@ class Undos:
     def __init__(self, seed: int, daemons: int, setup: DaemonSetup, dsn: str) -> None:
         self.setup, self.dsn = setup, dsn
         self.chance = random.Random(seed)
-        self.daemons: dict[str, Daemon | None] = {f"d{n}": None for n in range(daemons)}
+        self.daemons = MortalDaemons(setup, daemons, self.chance, CONFIG)
         self.seen: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.ledger = setup.directory / "ledger"
@@ -146,6 +140,7 @@ class Undos:
         setup.environ |= {"UNDO_SEED": str(seed), "UNDO_LEDGER": str(self.ledger)}
         setup.config(**CONFIG)
         self.conn = psycopg.connect(dsn, autocommit=True)
+        self.rows("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
 
     def rows(self, query: str, *params: Any) -> list[Any]:
         """Ask, again if the server has been killed meanwhile."""
@@ -163,13 +158,6 @@ class Undos:
         found: list[list[Any]] = []
         until(lambda: (answer := ask()) is not None and found.append(answer) is None, 60)
         return found[0]
-
-    def look_after_daemons(self) -> list[Daemon]:
-        """Start those that have ended; returns all."""
-        for name, daemon in self.daemons.items():
-            if daemon is None or daemon.process.poll() is not None:
-                self.daemons[name] = self.setup.start(name, **CONFIG)
-        return [daemon for daemon in self.daemons.values() if daemon]
 
     def start_runs(self, wanted: int) -> None:
         ((opened,),) = self.rows(OPEN)
@@ -193,16 +181,7 @@ class Undos:
             self.seen[act.__name__] += 1
 
     def kill(self) -> bool:
-        daemon = self.chance.choice(self.look_after_daemons())
-        kind = self.chance.choice(KILLED)
-        pids = [daemon.pid] if kind == "supervisor" else [
-            seen.pid for seen in daemon.family() if f": {kind}" in command_line(seen.pid)
-        ]  # fmt: skip
-        if not pids:
-            return False
-        with suppress(ProcessLookupError):
-            os.kill(self.chance.choice(pids), signal.SIGKILL)
-        return True
+        return self.daemons.kill(self.chance.choice(KILLED))
 
     def kill_the_server(self) -> bool:
         """A backend that is killed takes all others with it, and the server begins anew."""
@@ -240,7 +219,7 @@ class Undos:
         """No more is killed: all that was begun ends."""
 
         def has_ended() -> bool:
-            self.look_after_daemons()
+            self.daemons.look_after()
             return self.rows(OPEN) == [(0,)]
 
         with suppress(AssertionError):
@@ -264,14 +243,13 @@ class Undos:
 
 def survive(seed: int, runs: int, daemons: int = DAEMONS) -> Undos:
     """Let so many runs be undone while all is killed; what was seen, and what was wrong."""
-    with _place() as (setup, dsn):
+    with place(Path(undo_flows.__file__).read_text()) as (setup, dsn):
         one = Undos(seed, daemons, setup, dsn)
-        for daemon in one.look_after_daemons():
-            daemon.until("supervisor.ready", within_s=60)
+        one.daemons.start()
         while one.seen["runs"] < runs:
             one.start_runs(runs)
             one.do_something()
-            one.look_after_daemons()
+            one.daemons.look_after()
             time.sleep(one.chance.uniform(0.05, 0.3))
         one.settle()
         while one.again():  # all that has failed
@@ -279,27 +257,6 @@ def survive(seed: int, runs: int, daemons: int = DAEMONS) -> Undos:
         one.settle()
         one.judge()
         return one
-
-
-@contextmanager
-def _place() -> Iterator[tuple[DaemonSetup, str]]:
-    room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
-    directory = Path(tempfile.mkdtemp(prefix="pgflowd-undos-", dir=room))
-    directory.chmod(0o711)
-    options = {"max_connections": "200"}
-    try:
-        with EmbeddedPostgres(directory / "server", options=options) as server:
-            with psycopg.connect(server.dsn, autocommit=True) as conn:
-                schema.install(conn)
-                conn.execute("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
-            setup = DaemonSetup(directory, server.dsn)
-            setup.module("undo_flows", Path(undo_flows.__file__).read_text())
-            try:
-                yield setup, server.dsn
-            finally:
-                setup.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:
