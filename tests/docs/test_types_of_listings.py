@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.pages import blocks_of
+from support.pages import ROOT, blocks_of
 
 # of a page the first so many listings make one module; others stand in files of their own
 PAGES = {"applications": 2, "testing": 3, "web": 7}
@@ -24,13 +24,15 @@ def listings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(
-    "checker", [["mypy"], ["pyright", "--pythonpath", sys.executable]], ids=lambda c: c[0]
-)
+PYRIGHT = str(ROOT / "tests/npm/node_modules/pyright/index.js")
+CHECKERS = [[sys.executable, "-m", "mypy"], ["node", PYRIGHT, "--pythonpath", sys.executable]]
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=["mypy", "pyright"])
 def test_a_type_checker_accepts_the_listings(listings: Path, checker: list[str]) -> None:
     names = [f"{page}_page.py" for page in PAGES]
     done = subprocess.run(
-        [sys.executable, "-m", *checker, *names],
+        [*checker, *names],
         cwd=listings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
