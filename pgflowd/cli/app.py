@@ -51,12 +51,17 @@ class App:
     def settings(self) -> Settings:
         """The checked settings. ConfigError lists everything that is wrong."""
         from pgflowd.cli.problems import print_problems
-        from pgflowd.host.config import load
 
-        settings = load(config=self.config, instance=self.instance, flags=self._flags)
+        settings = self.read_settings()
         if settings.warnings and not self.quiet:
             print_problems(self, settings.warnings)
         return settings
+
+    def read_settings(self) -> Settings:
+        """The settings as they are written now, which is not kept."""
+        from pgflowd.host.config import load
+
+        return load(config=self.config, instance=self.instance, flags=self._flags)
 
     def forget_settings(self) -> None:
         """Read the settings again at their next use."""

@@ -291,20 +291,25 @@ def test_where_a_handler_failed_is_on_each_screen(project: Path):
 
 
 def test_on_a_terminal_it_asks_once_whether_a_changed_shape_is_a_version(project: Path):
+    triple = FLOW.replace("double", "triple")
     ours, theirs = os.openpty()
     dev = Dev(project, stdin=theirs)
     try:
         dev.prints("ready in")
-        dev.command("runs", "start", "double", "21", "--wait")
-        (project / "double.py").write_text(FLOW + MORE)
-        dev.prints("double: the shape has changed. Keep the runs, and make it a version?")
+        (project / "triple.py").write_text(triple)
+        config = project / "pgflowd.toml"  # a flow that came later is asked about, too
+        config.write_text(config.read_text().replace('"double"', '"double", "triple"'))
+        dev.prints("triple added")
+        dev.command("runs", "start", "triple", "21", "--wait")
+        (project / "triple.py").write_text(triple + MORE)
+        dev.prints("triple: the shape has changed. Keep the runs, and make it a version?")
         os.write(ours, b"y\n")
-        dev.prints("double: starts go to double_2")
-        assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
-        (project / "double.py").write_text(FLOW)  # back again, and nobody is asked
-        dev.prints("double: starts go to double\n")
-        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
-        assert len(dev.command("runs", "list", "--flow", "double", "--json").split('"run_id"')) == 4
+        dev.prints("triple: starts go to triple_2")
+        assert '"again": 84' in dev.command("runs", "start", "triple", "21", "--wait", "--json")
+        (project / "triple.py").write_text(triple)  # back again, and nobody is asked
+        dev.prints("triple: starts go to triple\n")
+        assert '"twice": 42' in dev.command("runs", "start", "triple", "21", "--wait", "--json")
+        assert len(dev.command("runs", "list", "--flow", "triple", "--json").split('"run_id"')) == 4
     finally:
         code = dev.stop()
         os.close(ours)

@@ -118,7 +118,11 @@ class Project:
         """Make changed shapes versions, if that is the answer to the one question about it."""
         if self.keeps_runs is False or not sys.stdin.isatty():
             return
-        flows = [flow for flow in discover(self.app.settings).flows if flow.shape is not None]
+        try:
+            settings = self.app.read_settings()  # the change may be one of the config
+        except ConfigError:
+            return  # the reload prints what is wrong
+        flows = [flow for flow in discover(settings).flows if flow.shape is not None]
         with connect(self.dsn, name="pgflowd dev") as connection:
             changed = [flow for flow in flows if _is_changed(connection, flow)]
             if changed and self.keeps_runs is None:
