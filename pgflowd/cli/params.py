@@ -298,7 +298,10 @@ class OptionValueParam(ParamType):
         option = TUNABLE.get(name)
         if not equals or option is None:
             hint = (
-                did_you_mean(name, TUNABLE) or f"write one of {', '.join(TUNABLE)}, as timeout=30"
+                f"write its value, as {name}=30, or {name}=unset"
+                if option is not None
+                else did_you_mean(name, TUNABLE)
+                or f"write one of {', '.join(TUNABLE)}, as timeout=30"
             )
             self.fail(f"{value!r} sets no option; {hint}", param, ctx)
         if text == "unset":

@@ -411,6 +411,10 @@ def test_limits_are_set_and_the_code_does_not_undo_it(here, shop):
     assert "3 per run.host as hosts" in shown and "has gpu" in shown
     wrong = here("flows", "set", "crawl/fech", "limit=3")
     assert wrong.code == 4 and "there is no step fech in flow crawl" in wrong.err
+    assert "`pgflowd flows show crawl` lists its steps" in wrong.err
+    assert "set_option flow crawl/fetch (limit 2 → 3)" in here("log").out
+    unequal = here("flows", "set", "crawl", "timeout", "30").err
+    assert "'timeout' sets no option; write its value, as timeout=30" in unequal
 
 
 def test_show_says_what_no_worker_has(here, shop):

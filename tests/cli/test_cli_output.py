@@ -62,7 +62,7 @@ def test_it_says_why_there_is_nothing(here, shop):
     unknown = here("runs", "output", "@last", "--step", "web")
 
     assert ended.code == 0
-    assert "nothing is kept: attempts keep their output when they fail" in ended.out
+    assert "nothing is kept: attempts that fail keep what they print" in ended.out
     assert unknown.code == 4
     assert "has no step 'web'" in unknown.err and "website" in unknown.err
 

@@ -78,6 +78,9 @@ def test_an_undo_that_fails_is_followed_shown_and_tried_again(here, world):
         "run:completed", "run:undoing", "undo:undone", "run:undone",
     ]  # fmt: skip
     assert {each["run_id"] for each in events} == {str(run)}
+    nothing = here("runs", "undo", str(run), "--again").err
+    assert "it is undone; there is nothing left to undo" in nothing
+    assert "has ended already: it is undone" in here("runs", "cancel", str(run)).err
 
 
 def test_a_cancel_may_undo_and_lists_have_undos_with_v_only(here, world):

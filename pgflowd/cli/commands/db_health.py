@@ -41,7 +41,7 @@ def health(app: App, limit: int) -> None:
 def _lines(found: DatabaseCondition) -> list[tuple[str, str]]:
     oldest, kept = found.oldest_transaction, found.kept
     runs = "" if kept.runs is None else f", about {kept.runs:,} runs"
-    since = "" if kept.since is None else f", the oldest of {ago(kept.since, found.now)}"
+    since = "" if kept.since is None else f", the oldest started {ago(kept.since, found.now)}"
     return [
         ("database", f"{found.name}, PostgreSQL {found.server}"),
         ("size", f"{size(kept.size)}{runs}{since}"),
@@ -65,4 +65,5 @@ def _print_tables(app: App, found: DatabaseCondition) -> None:
         for table in found.tables
     ]
     titles = ("TABLE", "ROWS ABOUT", "SIZE", "DEAD", "VACUUMED")
-    app.print_table(titles, rows, right={"ROWS ABOUT", "SIZE", "DEAD"}, losing=("VACUUMED", "DEAD"))
+    losing = ("VACUUMED", "DEAD", "ROWS ABOUT")
+    app.print_table(titles, rows, right={"ROWS ABOUT", "SIZE", "DEAD"}, losing=losing)

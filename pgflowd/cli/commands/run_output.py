@@ -128,8 +128,10 @@ def _is_wanted(
 
 def _note_nothing(app: App, run: RunWithStates) -> None:
     app.print(
-        "nothing is kept: attempts keep their output when they fail, and those that complete with"
-        ' [worker] keep_output = "all"'
+        app.out.folded(
+            "nothing is kept: attempts that fail keep what they print, and those that complete with"
+            ' [worker] keep_output = "all"'
+        )
     )
     if not run.has_ended:
         app.note(f"`pgflowd runs output {short_id(run.run_id)} --follow` shows what comes")

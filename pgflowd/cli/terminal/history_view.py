@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pgflowd.cli.app import App
+from pgflowd.core.definition.option_values import change_text
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
@@ -21,6 +22,7 @@ _STATUSES: dict[str, type[Status]] = {
 # in the line, or of no use on a screen
 _KNOWN_ELSEWHERE = ("action_id", "reason", "signal_id", "token", "error", "ended_at")
 _WORDS = {"status": "it was", "before": "it was", "result": "now"}
+_DEFINED = {"compiled": "created", "recompiled": "created anew"}
 _MAX_SLUG_WIDTH = 24
 _VALUE_WIDTH = 60  # characters of a value in a line
 
@@ -124,18 +126,31 @@ def _object_of(action: PersonAction) -> str:
         where = f" {task_name(action.run_id, str(action.step), action.task)}"
     elif action.run_id is not None:
         where = f" run {short_id(action.run_id)}{f', step {action.step}' if action.step else ''}"
-    flow = f" flow {action.flow}" if action.flow and not where else ""
+    step = f"/{action.step}" if action.step else ""
+    flow = f" flow {action.flow}{step}" if action.flow and not where else ""
     of_flow = f" of {action.flow}" if action.flow and where else ""
     reason = f": {action.reason}" if action.reason else ""
-    return f"{flow}{where}{of_flow}{reason}{_listed(action.data or {})}"
+    return f"{flow}{where}{of_flow}{reason}{_more(action)}"
 
 
-def _listed(detail: Mapping[str, Any]) -> str:
+def _more(action: PersonAction) -> str:
+    """What else is known, with options as they were and are."""
+    data = dict(action.data or {})
+    if action.action == "set_option":
+        return f" ({change_text({**data, 'step': None})})"
+    changes = [change_text(change) for change in data.pop("options", ())]
+    if action.action == "define":
+        status = data.pop("status", None)
+        changes = [_DEFINED[status]] if status in _DEFINED else changes
+    return _listed(data, changes)
+
+
+def _listed(detail: Mapping[str, Any], before: Sequence[str] = ()) -> str:
     """What else is known, in brackets."""
     texts = {
         name: value if isinstance(value, str) else brief(value, _VALUE_WIDTH)
         for name, value in detail.items()
         if name not in _KNOWN_ELSEWHERE
     }
-    shown = [f"{_WORDS.get(name, name)} {text}" for name, text in texts.items()]
+    shown = [*before, *(f"{_WORDS.get(name, name)} {text}" for name, text in texts.items())]
     return f" ({', '.join(shown)})" if shown else ""

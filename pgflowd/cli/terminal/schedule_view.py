@@ -21,7 +21,7 @@ _TITLES = ("NAME", "FLOW", "NEXT", "LAST", "STATE", "WHEN")
 def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) -> None:
     """Schedules as a table, and below it why some start no runs."""
     rows = [_row(app, each, now) for each in found]
-    app.print_table(_TITLES, rows, losing=("FLOW",), cutting=True)
+    app.print_table(_TITLES, rows, losing=("FLOW", "LAST"), cutting=True)
     for each in found:
         if each.error:
             text = f"{each.name}: {app.hide(one_line(each.error))}"

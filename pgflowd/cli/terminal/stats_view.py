@@ -30,7 +30,7 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
                 _TITLES,
                 rows,
                 right=set(_TITLES) - {"STEP"},
-                losing=("WAITED 50%", "95% ", "RAN 50%", "95%", "A MINUTE"),
+                losing=("WAITED 50%", "95% ", "95%", "RAN 50%", "A MINUTE"),
             )
         else:
             app.print(f" nothing ended within {duration(flow.since_s)}")

@@ -49,4 +49,4 @@ def _told(task: StepTask) -> str:
     """What it waits for, else what its last attempt failed with."""
     if task.kind is not None:
         return task.why or f"{task.kind} {task.name or ''}".strip()
-    return ": ".join(text for text in (task.error_type, task.error) if text)
+    return task.error or task.error_type or ""

@@ -29,7 +29,9 @@ begin
   elsif pgflowd._is_cancelled(_cancel.run_id) then
     return 'repeated';
   elsif run.status <> 'started' then
-    raise exception 'run % has ended already: it is %', _cancel.run_id, run.status
+    raise exception 'run % has ended already: it is %', _cancel.run_id,
+      coalesce((select replace(known.undo_state, 'wanted', 'undoing') from pgflowd.runs as known
+                 where known.run_id = _cancel.run_id), run.status)
       using errcode = 'PF003';
   end if;
 

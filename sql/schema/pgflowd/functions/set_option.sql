@@ -41,7 +41,7 @@ begin
   end loop;
   if not is_known then
     raise exception 'there is no step % in flow %', set_option.step_slug, set_option.flow_slug
-      using errcode = 'PF002';
+      using errcode = 'PF002', hint = format('`pgflowd flows show %s` lists its steps', set_option.flow_slug);
   elsif not has_option then
     raise exception 'step % of flow % has no limit', set_option.step_slug, set_option.flow_slug
       using errcode = 'PF002',

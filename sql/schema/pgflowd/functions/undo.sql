@@ -34,7 +34,8 @@ begin
   perform pgflowd._require_undo(undo.run_id, run.flow_slug);
   if undo.again and (ours.undo_state is null or ours.undo_state = 'undone') then
     raise exception 'no undo of run % has failed: it is %', undo.run_id, coalesce(ours.undo_state, run.status)
-      using errcode = 'PF005', hint = 'leave `again` out';
+      using errcode = 'PF005', hint = case when ours.undo_state is null then 'leave `again` out'
+                                           else 'there is nothing left to undo' end;
   elsif ours.undo_state is not null and not (undo.again and ours.undo_state = 'undo_failed') then
     return 'repeated';
   end if;
