@@ -594,3 +594,36 @@ def test_an_undo_is_told_to_who_follows_the_run(shop: UndoWorld) -> None:
     shop.finish()
     told = [each.payload for each in listener.notifies(timeout=5, stop_after=2)]
     assert ["run:undoing" in told[0], "run:undone" in told[1]] == [True, True]
+
+
+@covers("G22")
+def test_a_run_that_is_replaced_while_it_is_due_is_undone_before_the_next_begins(
+    own: LeaseDatabase,
+) -> None:
+    world = UndoWorld(own, steps_of("a", "b:a"), {"onCancel": "undo"})
+    query = """
+        select run_id from pgflowd.start(%s, '{}', singleton_key => 'k', on_conflict => 'replace')
+    """
+    first = own.value(query, world.flow)
+    (task,) = own.claim(world.flow, world.worker)
+    own.complete(task)
+    second = own.value(query, world.flow)
+    own.do("update pgflowd.runs set due_at = now()")
+
+    world.finish()
+
+    assert (world.status(first), world.undone) == ("undone", [("a", 0)])
+    assert world.status(second) == "started"
+    assert own.rows("select * from pgflowd.violations()") == []
+
+
+def test_what_an_undo_returns_is_no_failure_whatever_it_says(own: LeaseDatabase) -> None:
+    world = UndoWorld(own, steps_of("a", "b!:a"))
+    for returned in ("$undo_failed", ["$undo_failed"]):
+        run = world.failed_run("b")
+        world.sweep()
+        (task,) = world.undo_tasks()
+        own.complete(task, returned)
+        world.sweep()
+
+        assert world.status(run) == "undone"

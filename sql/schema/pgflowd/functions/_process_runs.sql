@@ -64,7 +64,8 @@ begin
   end loop;
   again := again || pgflowd._end_awaits(_process_runs.run_ids);
   update pgflowd.runs as run
-     set due_at = case when run.run_id = any (again) then now() + interval '100 ms'
+     set due_at = case when run.run_id = any (again) or run.undo_state = 'wanted'  -- one that was replaced above
+                       then now() + interval '100 ms'
                        when run.state = 'planned' or run.holds_key then least(
                          case when run.start_at > now() then run.start_at end,
                          case when run.expires_at > now() then run.expires_at end) end

@@ -18,7 +18,7 @@ language sql stable set search_path = '' as $$
        where one.run_id = run.run_id and one.step_slug = 'undo_' || plan.step_slug
          and one.task_index = given.nr - 1 offset 0) as task on true
    cross join lateral (
-      select case when task.output ? '$undo_failed'
+      select case when jsonb_typeof(task.output -> '$undo_failed') = 'object'  -- as _settle_tasks writes it
                   then coalesce(task.output #>> '{$undo_failed,message}', '') end as message)
            as failure
    where run.run_id = _undo_tasks.undo_run_id;
