@@ -8,7 +8,7 @@ declare
   archive record;
 begin
   for archive in
-    select to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'a'))) as messages,
+    select format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'a')) as messages,
            least(_prune_leftovers.before, (
              select run.started_at from pgflow.runs as run
               where run.flow_slug = flow.flow_slug order by run.started_at limit 1)) as before
@@ -18,7 +18,7 @@ begin
         or flow.flow_slug = any (pgflowd.flows_of(_prune_leftovers.flow_slug))
      order by queue.queue_name
   loop
-    continue when archive.messages is null;
+    continue when to_regclass(archive.messages) is null;
     begin
       execute format(
         'delete from %1$s as message where message.msg_id = any (array(
