@@ -132,6 +132,22 @@ def test_pruning_takes_old_versions_without_runs_and_leaves_the_first(conn, orde
     assert orders(shape("d")) == "orders_5"
 
 
+def test_no_version_is_pruned_with_a_run_that_is_being_planned(conn, orders, database):
+    orders(FIRST)
+    orders(SECOND)
+    starter, pruner = database.connect(autocommit=False), database.connect()
+    starter.execute("select pgflowd.start('orders', '1', start_at => now() + interval '1 day')")
+    orders(FIRST)
+    waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+    with ThreadPoolExecutor(1) as thread:
+        pruning = thread.submit(pruner.execute, "select pgflowd.prune_versions('orders')")
+        until(lambda: conn.execute(waits, (pruner.info.backend_pid,)).fetchone() == (True,))
+        starter.commit()
+
+        assert pruning.result().fetchone() == ([],)
+    assert conn.execute("select flow_slug from pgflowd.runs").fetchall() == [("orders_2",)]
+
+
 def undoable(*steps: str, undos: str) -> Flow:
     """A flow of such steps, `a*:b` a map over b, some of which have an undo."""
     flow = Flow("orders")

@@ -2,7 +2,7 @@
 -- for a deletion under way. Starts share the lock. It is one of a row, since anybody may hold an
 -- advisory lock; `for share` and not `for key share`, which reports take by their foreign keys, and
 -- which a deletion therefore lets pass. Security definer, since a row lock needs the right to update.
--- Called by: start_flows.   Locks: the flow.
+-- Called by: start_flows, pgflowd._check_input.   Locks: the flow.
 create or replace function pgflow._lock_starts(flow_slug text)
 returns void language plpgsql security definer set search_path = '', pg_temp as $$
 begin

@@ -22,7 +22,7 @@
 -- Security definer, so that a role which may touch no table can start a flow; whoever has no role of
 -- roles.sql needs a grant.
 -- Called by: _start_scheduled, start_child; clients, applications.
--- Locks: the key, for which only `existing` and `reject` wait; the flow against deletion, the new rows;
+-- Locks: the flow against deletion; the key, for which only `existing` and `reject` wait; the new rows;
 -- it waits for a transaction that starts the same id.
 create or replace function pgflowd.start(
   flow_slug text, input jsonb, inout run_id uuid default null,
@@ -45,10 +45,10 @@ begin
   start.run_id := coalesce(
     start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(start.flow_slug), start.key), gen_random_uuid());
   start.flow_slug := pgflowd.current_flow(start.flow_slug);
+  perform pgflowd._check_input(start.flow_slug, start.input);
   if not exists (select from pgflow.flows as flow where flow.flow_slug = start.flow_slug) then
     raise exception 'there is no flow %', start.flow_slug using errcode = 'PF002';
   end if;
-  perform pgflowd._check_input(start.flow_slug, start.input);
   start.status := case when start.expires_at <= now() then 'expired'
                        when start.start_at > now() then 'scheduled'
                        when waits then 'blocked' else 'started' end;
