@@ -1,10 +1,8 @@
-"""The Python of docs/typed-handlers.md works, and pyright accepts it."""
+"""The Python of docs/typed-handlers.md does what the page says."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,20 +32,6 @@ def test_the_listings_do_what_the_page_says() -> None:
     error = str(run_flow(shop["orders"], wrong).steps["lines"].error).partition(";")[0]
     assert error.replace("lines[0]", "lines[2]") in page
     assert shop["orders"].check() == signups["signups"].check() == []
-
-
-def test_pyright_accepts_the_listings_strictly(tmp_path: Path) -> None:
-    """As mypy does in test_page_programs.py."""
-    for name, text in zip(("shop.py", "signups.py"), listings(), strict=True):
-        (tmp_path / name).write_text(text)
-    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
-
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", "."],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stdout
 
 
 def _executed(text: str, name: str) -> dict[str, Any]:
