@@ -93,6 +93,9 @@ def test_dead_letters_are_tasks_that_failed_for_good(here, shop):
 
     (dead,) = here("dead", "list", "--json").json["tasks"]
     assert (dead["run_id"], dead["step"], dead["error"]) == (str(run), "website", "no such host")
+    assert dead["attempts"] == 1  # though the core counts all as used up
+    assert not re.search(r"\d/\d", here("runs", "show", str(run)).out.split("why")[0])
+    assert re.search(r"#0 +\S failed +1 ", here("runs", "tasks", str(run), "website").out)
     assert "no such host" in here("dead", "list", "--flow", "analyze_website", "--since", "1d").out
     assert "there are no such tasks" in here("dead", "list", "--flow", "send_email").err
     assert here("dead", "list", "--flow", "send_mail").code == 4

@@ -21,7 +21,7 @@ def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
         [
             f"#{task.task}",
             app.out.cell(task.status.mark, f" {task.status}"),
-            str(task.attempts),
+            str(task.attempt or task.attempts) if task.status.is_end else str(task.attempts),
             _time(task, now) or dash,
             app.out.shown(cut(task.worker or dash, _NAME)),
             app.out.shown(cut(app.hide(one_line(_told(task))), _LONG)) or dash,

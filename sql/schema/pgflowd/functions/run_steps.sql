@@ -1,7 +1,8 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
 -- status, and of the started tasks the attempt, its limits and since when, but for what a person does,
 -- since no timeout ends that. A queued task that waits counts as waiting only. `next_at` is when the
--- first of its queued tasks may be claimed, or the first wait is over at the latest. `share` is how much
+-- first of its queued tasks may be claimed, or the first wait is over at the latest. Of a step that failed `attempts`
+-- has those that were made: the core counts all as used up where a handler wants no further one. `share` is how much
 -- of its tasks is done, where that is known, and `progress` what the running ones told last. It reads no output:
 -- a row that is passed on as a whole would bring its own along.
 -- Called by: commands.   Locks: nothing.
@@ -21,6 +22,11 @@ language sql stable set search_path = '' as $$
          count(*) filter (where task.status = 'completed')::int,
          count(*) filter (where task.status = 'failed')::int,
          coalesce(max(task.attempts_count) filter (where task.status in ('queued', 'started')),
+                  case when state.status = 'failed' and count(task.task_index) = 1 then (
+                    select kept.attempt from pgflowd.attempts as kept
+                     where kept.run_id = run_steps.run_id and kept.step_slug = step.step_slug
+                       and kept.task_index = 0 and kept.ended_at is not null
+                     order by kept.token desc limit 1) end,
                   max(task.attempts_count), 0),
          coalesce(step.opt_max_attempts, flow.opt_max_attempts),
          coalesce(step.opt_timeout, flow.opt_timeout),
