@@ -7,6 +7,7 @@
 # make ticks   schedules of a second, while processes die, MINUTES=10 SEED=7
 # make undos   runs are undone while all is killed, RUNS=1000 SEED=7
 # make figures how large the package is, and whether one fact still stands in one place
+# make contract  write the JSON Schemas of what commands print
 # make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
@@ -34,7 +35,8 @@ FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_ru
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean
+.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
+  contract
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -45,6 +47,9 @@ test: $(TEST_READY) $(PEERS_READY)
 figures: $(TEST_READY)
 	@git ls-files -z 'pgflowd/*.py' | xargs -0 cat | wc -l | sed 's/$$/ lines of Python in pgflowd/'
 	@$(VENV)/bin/pytest -q --no-header -p no:cacheprovider $(FIGURES)
+
+contract: $(TEST_READY)
+	$(VENV)/bin/python tests/support/documents.py
 
 timing: $(TEST_READY)
 	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.definition.shape import Shape
+from pgflowd.core.documents import plain
 from pgflowd.db.query import Query, only
 
 VERSIONS_CHANGED = "versions"  # on channel pgflowd
@@ -35,14 +36,14 @@ class Version:
     has_shape: bool
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        return plain({
             "version": self.number,
             "flow": self.flow_slug,
             "current": self.is_current,
-            "deployed_at": self.deployed_at.isoformat(),
+            "deployed_at": self.deployed_at,
             "deployed_by": self.deployed_by,
             "code": self.code,
-        }
+        })  # fmt: skip
 
 
 def served_versions(conn: Connection) -> list[tuple[str, list[str]]]:

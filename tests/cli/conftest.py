@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from support import documents
 from support.shop import MODULE, Shop
 
 from pgflowd.cli.main import run
@@ -47,11 +48,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pgflowd(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Run a command line here and return what became of it."""
+    """
+    Run a command line here and return what became of it.
+
+    What it prints with `--json` must be as its schema says.
+    """
 
     def runs(*args: str) -> Ended:
         code = run(args)
         captured = capsys.readouterr()
+        documents.check(args, captured.out, captured.err)
         return Ended(int(code), captured.out, captured.err)
 
     return runs
@@ -70,6 +76,7 @@ def process(elsewhere: Path) -> Callable[..., Ended]:
             timeout=60,
             env={**os.environ, **env},
         )
+        documents.check(args, ended.stdout, ended.stderr)
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     return runs

@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support import documents
 from support.covers import covers
 
 from pgflowd import __version__
@@ -51,8 +52,9 @@ def test_four_flows_run_through_a_failure_a_timeout_and_an_undo_and_nothing_is_l
 
 
 def test_json_has_the_results_of_the_runs(here: Path):
-    shown = json.loads(demo(here, "--once", "--json"))
+    shown = json.loads(out := demo(here, "--once", "--json"))
 
+    documents.check(["demo", "--json"], out, "")
     assert [run["status"] for run in shown["runs"]] == ["completed"] * 3 + ["undone"]
     assert shown["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
     assert (shown["tasks"], shown["retries"], shown["schema_version"]) == (111, 2, 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support import documents
 
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import cli, run
@@ -315,6 +316,12 @@ def test_every_command_has_its_good_wrong_and_json_forms_in_a_test():
     assert set(FORMS) | set(WITH_A_DAEMON) == set(LEAVES)
     for words, where in WITH_A_DAEMON.items():
         assert words in (Path(__file__).parents[1] / where).read_text("utf-8"), words
+
+
+def test_what_each_command_prints_as_json_has_a_schema():
+    without = {"serve", "dev", "config schema"}  # these log, or print a schema
+
+    assert {command for command in LEAVES if command not in documents.SCHEMAS} == without
 
 
 @pytest.mark.parametrize("words", FORMS)

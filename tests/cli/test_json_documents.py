@@ -48,7 +48,7 @@ def test_every_document_is_as_it_was(here, shop, project, monkeypatch):
 def seeded(shop):
     """Runs with all statuses, a map, and a stalled task; by the word that stands for each."""
     runs = {"@completed": shop.run_through({"n": [1, "ä"]})}
-    runs["@failed"] = shop.start(input={"url": "y"})
+    runs["@failed"] = shop.start(input={"url": "y", "n": 2**70})
     key = shop.claim_all()["website#0"]
     sql = "select pgflowd.fail(%s, %s, %s, %s, %s, retry => false, traceback => 'File \"a.py\"')"
     shop.conn.execute(sql, (*key, "no such host"))

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import documents
 from support.covers import covers
 from support.daemon import PGFLOWD, start_marked
 
@@ -197,6 +198,7 @@ def test_watching_continues_until_interrupted(setup, database):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=5)
 
+    documents.check(command[len(PGFLOWD) :], "".join(lines), "")
     assert all(json.loads(line)["state"] == "healthy" for line in lines)
     assert process.returncode == 130
 

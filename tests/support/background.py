@@ -15,6 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from support import documents
+
 
 class Background:
     """A command line in a process of its own, read line by line."""
@@ -22,6 +24,7 @@ class Background:
     def __init__(
         self, *args: str, cwd: Path | None = None, env: dict[str, str] | None = None
     ) -> None:
+        self.args = args
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pgflowd.cli.main", *args],
             stdout=subprocess.PIPE,
@@ -46,6 +49,7 @@ class Background:
     def ended(self) -> int:
         code = self.process.wait(timeout=30)
         self._thread.join(timeout=10)
+        documents.check(self.args, "\n".join(self.lines), "")
         return code
 
     def __enter__(self) -> Background:

@@ -20,7 +20,7 @@ from typing import Any
 from pgflowd.host import control
 from pgflowd.host.process_tree import ProcessStat, command_line, descendants, read_stat
 from pgflowd.testing.until import until
-from support import oracle
+from support import documents, oracle
 
 PGFLOWD = [sys.executable, "-c", "from pgflowd.cli.main import main; main()"]
 PROFILE_T: dict[str, dict[str, Any]] = {
@@ -209,8 +209,8 @@ class Daemon:
             raise AssertionError(f"it has not ended\n{self.log.read_text()[-6000:]}") from None
 
     def command(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of pgflowd with this daemon's config."""
-        return subprocess.run(
+        """Run a command with this daemon's config; with `--json` it must print what it should."""
+        done = subprocess.run(
             [*PGFLOWD, *args, "-c", str(self.config)],
             capture_output=True,
             text=True,
@@ -219,6 +219,8 @@ class Daemon:
             env=self.setup.environ,
             check=False,
         )
+        documents.check(args, done.stdout, done.stderr)
+        return done
 
     def close(self) -> None:
         if self.process.poll() is None:

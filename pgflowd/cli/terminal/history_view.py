@@ -8,6 +8,7 @@ from typing import Any
 
 from pgflowd.cli.app import App
 from pgflowd.core.definition.option_values import change_text
+from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
@@ -38,7 +39,7 @@ class LogWriter:
 
     def write_event(self, event: RunEvent) -> None:
         if self.app.json:
-            self.app.print_json_line(event.to_json())
+            self.app.print_json_line(versioned(event.to_json()))
             return
         if "tasks" in event.detail:
             self._tasks[event.step] = event.detail["tasks"]
@@ -46,7 +47,7 @@ class LogWriter:
 
     def write_action(self, action: PersonAction) -> None:
         if self.app.json:
-            self.app.print_json_line(action.to_json())
+            self.app.print_json_line(versioned(action.to_json()))
             return
         self._print(action.at, action.actor, PERSON, f"{action.action}{_object_of(action)}")
 

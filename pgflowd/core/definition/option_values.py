@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from pgflowd.core.definition.options import OPTIONS
+from pgflowd.core.documents import plain
 from pgflowd.core.json import dumps
 
 _NAMES = {option.json_name: option.name for option in OPTIONS if option.json_name}
@@ -69,7 +70,7 @@ class OptionValues:
         return f"`pgflowd flows deploy {flow} --take-code` writes that of the code"
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        return plain({
             "step": self.step or None,
             "option": self.name,
             "code": self.code,
@@ -77,8 +78,8 @@ class OptionValues:
             "database": self.database,
             "tuned": self.is_tuned,
             "tuned_by": self.tuned_by,
-            "tuned_at": self.tuned_at and self.tuned_at.isoformat(),
-        }
+            "tuned_at": self.tuned_at,
+        })  # fmt: skip
 
     @property
     def _prefix(self) -> str:

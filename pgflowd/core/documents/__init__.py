@@ -2,7 +2,7 @@
 Documents about runs, flows and the daemon, for programs and screens: dataclasses with `to_json`.
 
 `--json` prints these and nothing else; the screens draw from the same objects. Rows of the
-database are read into them in `db`.
+database are read into them in `db`. Their JSON Schemas in `pgflowd/contract` are made from them.
 """
 
 from __future__ import annotations
