@@ -36,6 +36,7 @@ def test_an_attempt_that_fails_keeps_its_lines(start_worker, end):
         print("one", flush=True)
         print("password=hunter2", file=sys.stderr, flush=True)
         ctx.log.warning("mind the gap")
+        import logging; logging.getLogger("named after a file \\udcff").error("strange")
         sys.stdout.write("no end of line"); sys.stdout.flush()
         {end}
     """, timeout=1))  # fmt: skip
@@ -49,6 +50,7 @@ def test_an_attempt_that_fails_keeps_its_lines(start_worker, end):
         ("stdout", "info", "one"),
         ("stderr", "info", "password=***"),
         ("log", "warning", "mind the gap"),
+        ("log", "error", "strange"),
         ("stdout", "info", "no end of line"),
     }
 

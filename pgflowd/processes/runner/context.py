@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LARGE = object()  # in place of data that is read when it is asked for
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
+MAX_LOGGER_CHARS = 200  # of the name of its logger
 _ERRORS: dict[str, type[RunError]] = {
     each.default_code: each
     for each in (BadDependency, KeyTaken, LeaseLost, MapInput, TooLarge, UnknownFlow)
@@ -374,12 +375,15 @@ class LogForwarder(logging.Handler):
             text = self.format(record)[:MAX_RECORD_CHARS]
         except Exception as error:
             text = f"(a record that cannot be formatted: {type(error).__name__})"
-        text = text.encode("utf-8", "backslashreplace").decode()
+        text, name = (
+            some.encode("utf-8", "backslashreplace").decode()
+            for some in (text, str(record.name)[:MAX_LOGGER_CHARS])
+        )
         if self._socket.is_copy:  # a process that the handler forked shares our stderr
             with contextlib.suppress(OSError):
-                os.write(2, f"{record.levelname} {record.name}: {text}\n".encode())
+                os.write(2, f"{record.levelname} {name}: {text}\n".encode())
             return
-        note: dict[str, Any] = {"level": level, "logger": record.name, "text": text}
+        note: dict[str, Any] = {"level": level, "logger": name, "text": text}
         if span := current_span():
             note |= span._asdict()
         if ctx := CURRENT.get():
