@@ -34,7 +34,7 @@ SCHEMAS = {command: name for name, (_, found) in DOCUMENTS.items() for command i
 STREAMS = {"runs follow", "status --watch"} | {one for one in SCHEMAS if one.endswith("--follow")}
 FORMATS = FormatChecker()
 _FORMS = BARE | STREAMS | set(SCHEMAS)
-_SHORT = {"-f": "--follow", "-w": "--watch"}
+_SHORT = {"-f": "--follow"}
 
 
 def files() -> dict[str, str]:
