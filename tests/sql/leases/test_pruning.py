@@ -331,6 +331,8 @@ def test_what_pruned_runs_leave_behind_goes_with_them(own: LeaseDatabase) -> Non
            " (998, now(), now() - interval '6 d', now(), '{}')")  # fmt: skip
     own.do("update pgflow.workers set last_heartbeat_at = now() - interval '8 days'")
 
+    with pytest.raises(psycopg.Error, match="needs a duration"):
+        own.value("select pgflowd.prune(null)")
     assert prune(own) == 1
 
     assert own.column(f"select msg_id from pgmq.a_{flow}") == [998]

@@ -16,6 +16,9 @@ declare
   after_at timestamptz;
   after_run uuid;
 begin
+  if before is null then  -- else it would take archived messages of any age
+    raise exception 'a prune needs a duration' using errcode = '22004', hint = 'write for example 30 days';
+  end if;
   loop
     select step.pruned, step.after_at, step.after_run into pruned, after_at, after_run
       from pgflowd._prune(before, case when not prune.keep_failed then before end, prune.flow_slug,
