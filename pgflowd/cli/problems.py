@@ -141,10 +141,12 @@ def _cleaned(app: App, problem: Problem) -> Problem:
 def _text_of(error: click.ClickException) -> str:
     """The text of a click error in our style: one suggestion, no capital, no full stop."""
     if isinstance(error, click.NoSuchOption):
-        from difflib import get_close_matches
+        from pgflowd.core.suggest import nearest
 
-        close = get_close_matches(error.option_name, error.possibilities or [], n=1)
-        suggestion = f"; did you mean '{close[0]}'?" if close else ""
+        # without their dashes, which make short names alike
+        names = {name.lstrip("-"): name for name in error.possibilities or []}
+        close = nearest(error.option_name.lstrip("-"), names)
+        suggestion = f"; did you mean '{names[close]}'?" if close else ""
         return f"there is no option '{error.option_name[:60]}'{suggestion}"
     if isinstance(error, click.MissingParameter) and error.param and error.ctx:
         return f"missing {error.param.param_type_name} {error.param.get_error_hint(error.ctx)}"

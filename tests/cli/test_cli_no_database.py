@@ -30,6 +30,14 @@ def fresh(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, pgflowd) -> Path:
     return elsewhere / "shop"
 
 
+def test_dev_outside_of_a_project_starts_no_server(elsewhere: Path, pgflowd):
+    ended = pgflowd("dev")
+
+    assert ended.code == 78
+    assert "E111  no flows are configured" in ended.err and "`pgflowd new NAME`" in ended.err
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.mark.parametrize("words", LOOKING)
 def test_the_error_in_a_fresh_project_names_the_development_server(fresh, pgflowd, words):
     ended = pgflowd(*words.split())

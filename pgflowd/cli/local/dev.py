@@ -65,8 +65,12 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     """
     from pgflowd.cli.local.dev_database import dev_database
     from pgflowd.cli.local.dev_watch import Changes, Project
+    from pgflowd.core.settings.rules import missing_flows
+    from pgflowd.errors import ConfigError
     from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url
 
+    if not app.settings.file and (problems := missing_flows(app.settings, "pgflowd.toml")):
+        raise ConfigError(problems)  # no project: a server and its data would be of no use
     began_at = time.monotonic()
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
