@@ -68,7 +68,9 @@ class Project:
             start = "  flows    " if number == 0 else " " * 11
             steps = counted(len(self._shapes[slug]["steps"]), "step")
             undos = len(undoable(self._shapes[slug]))
-            self.app.print(f"{start}{slug:{width}}   {steps}{f', {undos} with undo' * bool(undos)}")
+            text = f"{slug:{width}}   {steps}{f', {undos} with undo' * bool(undos)}"
+            for line in self.app.out.wrapped(text, head=start, indent=11):
+                self.app.print(line)
 
     def reload(self, changed: list[str]) -> None:
         """Reload the daemon and print what changed.
