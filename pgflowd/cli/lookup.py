@@ -88,7 +88,8 @@ def refuse_unknown_step(run: RunWithStates, step: str | None) -> None:
 def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) -> UnknownFlow:
     """The error about an unknown flow, with the nearest slug or another remedy."""
     close = nearest(slug, known)
-    otherwise = otherwise or f"run `pgflowd flows deploy {slug}`"
+    listed = f"see `pgflowd flows list`; `pgflowd flows deploy {slug}` adds it if your code has it"
+    otherwise = otherwise or listed
     remedy = f"did you mean '{close}'?" if close else otherwise
     return UnknownFlow(f"there is no flow '{slug}' in the database", next=remedy)
 

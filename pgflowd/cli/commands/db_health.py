@@ -59,7 +59,7 @@ def _print_tables(app: App, found: DatabaseCondition) -> None:
             table.table,
             f"{table.rows:,}",
             size(table.bytes),
-            f"{table.dead_share:.1%}",
+            f"{table.dead:,}",
             dash if table.vacuumed_at is None else ago(table.vacuumed_at, found.now),
         )
         for table in found.tables

@@ -23,10 +23,6 @@ class TableHealth:
     vacuumed_at: datetime | None
     analyzed_at: datetime | None
 
-    @property
-    def dead_share(self) -> float:
-        return self.dead / max(self.rows + self.dead, 1)
-
     def to_json(self) -> dict[str, Any]:
         return plain(vars(self))
 
