@@ -1,8 +1,7 @@
--- _close_tasks(run_id, skipped_steps): archives the messages of a run's open tasks, so that no
--- worker claims them, and ends their waits. With `skipped_steps` only tasks of these steps, and these tasks become
--- skipped; without it the open tasks of a failed run keep their status.
--- Called by: _fail_step, _skip_steps.   Locks: the tasks by slug and index, then the messages
--- and waits.
+-- _close_tasks(run_id, skipped_steps): archives the messages of a run's open tasks, so that no worker
+-- claims them, and ends their waits. With `skipped_steps` only tasks of these steps, and these tasks
+-- become skipped; without it the open tasks of a failed run keep their status.
+-- Called by: _fail_step, _skip_steps.   Locks: the tasks by slug and index, then the messages and waits.
 create or replace function pgflow._close_tasks(run_id uuid, skipped_steps text[] default null)
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

@@ -1,10 +1,10 @@
 -- _send_step_events(run_ids, step_slugs): sends the event of each step's present status, in the runs
--- whose events are sent (_followed). The event of a step that completed without a task has its start too, since no other event has it.
--- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
--- cascade skipped it. An output that does not fit into its event is left out. Without
--- realtime no payload is built: notifications have none.
--- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps,
--- start_flows, _start_runs, _start_steps.
+-- whose events are sent (_followed). The event of a step that completed without a task has its start
+-- too, since no other event has it. That of a skipped step has the error when attempts ran out, and the
+-- flow when a condition or a cascade skipped it. An output that does not fit into its event is left out.
+-- Without realtime no payload is built: notifications have none.
+-- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps, start_flows,
+-- _start_runs, _start_steps.
 -- Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -1,14 +1,13 @@
--- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
--- and returns what a worker needs to execute them; `due_at` is when the task could first be
--- claimed, or, after a wait, when that ended. It never waits: it skips tasks that are locked or
--- started, and tasks of ended runs and steps, of paused runs, and of paused flows.
--- `hide_s` null hides each message for the task's timeout and 2 s; 0 leaves it alone, because the
--- caller is our own claim: it has hidden the message, passed the gate of the step, and found no pause
--- of the flow. Others get no
--- task of a step with a gate.
--- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
--- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
--- Called by: _start_apart, start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then messages.
+-- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages and
+-- returns what a worker needs to execute them; `due_at` is when the task could first be claimed, or,
+-- after a wait, when that ended. It never waits: it skips tasks that are locked or started, and tasks of
+-- ended runs and steps, of paused runs, and of paused flows. `hide_s` null hides each message for the
+-- task's timeout and 2 s; 0 leaves it alone, because the caller is our own claim: it has hidden the
+-- message, passed the gate of the step, and found no pause of the flow. Others get no task of a step
+-- with a gate. `offset 0` keeps each look-up one by the whole key. The update copies what it is joined
+-- to, row by row, so inputs are read after it: one may be a map's array of 100,000 elements.
+-- Called by: _start_apart, start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then
+-- messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
 returns table (run_id uuid, step_slug text, input jsonb, msg_id bigint, task_index int,

@@ -1,10 +1,9 @@
--- delete_flow_and_data(p_flow_slug): deletes the flow, its runs and its queue, without a
--- question: our commands ask before they call it. The flow is locked first, then its runs, so that
--- a start or a report under way ends before its rows are deleted (_lock_starts).
--- PF031 when a publication includes tables of pgmq that have no replica identity, which `db migrate`
--- gives only to a pgmq that it installed.
--- Called by: ensure_flow_compiled, pgflowd.delete_flow, pgflowd.prune_versions; workers, operators.   Locks: the definition,
--- the flow, its runs.
+-- delete_flow_and_data(p_flow_slug): deletes the flow, its runs and its queue, without a question: our
+-- commands ask before they call it. The flow is locked first, then its runs, so that a start or a report
+-- under way ends before its rows are deleted (_lock_starts). PF031 when a publication includes tables of
+-- pgmq that have no replica identity, which `db migrate` gives only to a pgmq that it installed.
+-- Called by: ensure_flow_compiled, pgflowd.delete_flow, pgflowd.prune_versions; workers,
+-- operators.   Locks: the definition, the flow, its runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

@@ -1,7 +1,7 @@
--- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after
--- they have read the messages. A task that cannot be started fails, and one that waits is passed over
--- (_start_apart). The second form is that of 0.17. It names the queue, and the step where a flow has a queue per step, which ours
--- never have.
+-- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after they have
+-- read the messages. A task that cannot be started fails, and one that waits is passed over
+-- (_start_apart). The second form is that of 0.17. It names the queue, and the step where a flow has a
+-- queue per step, which ours never have.
 -- Called by: workers of other runtimes.
 -- Locks: tasks (skips locked), then messages; see pgflowd._fail_unstarted.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)

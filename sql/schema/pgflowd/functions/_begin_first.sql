@@ -1,6 +1,6 @@
--- _begin_first(key): lets the first in line for a singleton key begin, and have the key. False if it is locked, or has
--- ended already. One that cannot be started is tried again in a minute, and a notice says so (PF013); the others
--- wait behind it.
+-- _begin_first(key): lets the first in line for a singleton key begin, and have the key. False if it is
+-- locked, or has ended already. One that cannot be started is tried again in a minute, and a notice says
+-- so (PF013); the others wait behind it.
 -- Called by: _process_line.   Locks: its flow and its row, if they are free; what a start locks.
 create or replace function pgflowd._begin_first(key text)
 returns boolean language plpgsql set search_path = '' as $$

@@ -1,12 +1,13 @@
--- _cancel(run_id, reason, actor): ends a run now, as failed; returns as cancel does. What calls it by itself
--- names `pgflowd` as the actor: that is not what a person did, and leaves no action.
--- A planned run never begins. Of another one its started steps fail, its open tasks too (they are `cancelled`
+-- _cancel(run_id, reason, actor): ends a run now, as failed; returns as cancel does. What calls it by
+-- itself names `pgflowd` as the actor: that is not what a person did, and leaves no action. A planned
+-- run never begins. Of another one its started steps fail, its open tasks too (they are `cancelled`
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
--- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
--- stay: what they report is kept as late. The sweep cancels its children. PF002 for an unknown run, PF003 for one that has ended.
--- `missing` stands for a column that some cores do not have, as in news.
+-- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts stay:
+-- what they report is kept as late. The sweep cancels its children. PF002 for an unknown run, PF003 for
+-- one that has ended. `missing` stands for a column that some cores do not have, as in news.
 -- Called by: cancel, _cancel_children, _process_runs, _replace_in_line.
--- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open tasks (by slug and index), messages.
+-- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open
+-- tasks (by slug and index), messages.
 create or replace function pgflowd._cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql set search_path = '' as $$
 declare

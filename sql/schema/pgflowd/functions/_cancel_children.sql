@@ -1,6 +1,6 @@
--- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, have expired, or are undone: a
--- hundred at most, since each costs a millisecond. Returns those of these runs of which children are still
--- open, or are locked just now: look again soon.
+-- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, have expired,
+-- or are undone: a hundred at most, since each costs a millisecond. Returns those of these runs of which
+-- children are still open, or are locked just now: look again soon.
 -- Called by: _process_runs.
 -- Locks: the children, skipping locked ones; see _cancel. The caller holds the runs.
 create or replace function pgflowd._cancel_children(run_ids uuid[])

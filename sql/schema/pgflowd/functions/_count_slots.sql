@@ -1,10 +1,10 @@
 -- _count_slots(keys): for each of these limits how many places are taken, and whether somebody waits for
--- one who may begin. Rows of places that nobody has any more are deleted, but not those that a report has freed, which
--- tell that somebody is to look who is next.
--- A place is taken while its attempt is open, in a run that has ended until the lease is over: its handler
--- may still work (a person has no handler that could). One that was given to a task which is next is
--- taken for 30 s at most, so that a flow without workers keeps no place from others. `offset 0` keeps each
--- look one by the whole key: else all that exists may be read and hashed.
+-- one who may begin. Rows of places that nobody has any more are deleted, but not those that a report
+-- has freed, which tell that somebody is to look who is next. A place is taken while its attempt is
+-- open, in a run that has ended until the lease is over: its handler may still work (a person has no
+-- handler that could). One that was given to a task which is next is taken for 30 s at most, so that a
+-- flow without workers keeps no place from others. `offset 0` keeps each look one by the whole key: else
+-- all that exists may be read and hashed.
 -- Called by: _check_limits, _fill_slots.   Locks: slots; the caller has the keys.
 create or replace function pgflowd._count_slots(keys text[])
 returns table (limit_key text, taken int, has_waiters boolean)

@@ -1,5 +1,5 @@
--- _count_waits(flow_slug): returns how many tasks of a flow wait, by kind, and since when the first of each does;
--- of the ten thousand tasks that have waited for longest, since to count more takes too long.
+-- _count_waits(flow_slug): returns how many tasks of a flow wait, by kind, and since when the first of
+-- each does; of the ten thousand tasks that have waited for longest, since to count more takes too long.
 -- Called by: waiting_tasks.   Locks: nothing.
 create or replace function pgflowd._count_waits(flow_slug text)
 returns table (kind text, tasks bigint, oldest_at timestamptz)

@@ -1,6 +1,6 @@
--- _delete_messages(run_ids, kind): deletes the messages of the tasks of these runs, those in the queue (`q`) or in
--- its archive (`a`). One that names another run stays: after a migration that left the sequences behind,
--- ids are given a second time.
+-- _delete_messages(run_ids, kind): deletes the messages of the tasks of these runs, those in the queue
+-- (`q`) or in its archive (`a`). One that names another run stays: after a migration that left the
+-- sequences behind, ids are given a second time.
 -- Called by: _delete_runs, delete_run, _prune.   Locks: the messages; the caller holds the runs.
 create or replace function pgflowd._delete_messages(run_ids uuid[], kind text)
 returns void language plpgsql set search_path = '' as $$

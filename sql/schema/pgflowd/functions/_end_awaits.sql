@@ -1,5 +1,5 @@
--- _end_awaits(run_ids): those of these runs that have ended: the sweep is to tell whoever waits for one. Returns
--- those of them for which somebody waits who is locked just now, and is to be told later.
+-- _end_awaits(run_ids): those of these runs that have ended: the sweep is to tell whoever waits for one.
+-- Returns those of them for which somebody waits who is locked just now, and is to be told later.
 -- Called by: _process_runs.   Locks: awaits, skipping locked ones; the caller holds the runs.
 create or replace function pgflowd._end_awaits(run_ids uuid[])
 returns uuid[] language plpgsql set search_path = '' as $$

@@ -1,7 +1,8 @@
--- _end_undo(undo_run_id): a run that undoes another one has ended: that one is undone if each task is that it
--- was to undo. Now it has ended for those who wait for its end. A notice, PF015, says so: its detail is an object
--- with run, flow, status, took_s, and the error of a task that could not be undone. False while somebody else has locked its row in
--- pgflowd.runs; and while a handler of an undo that was cancelled may be at work, so that no other begins beside it.
+-- _end_undo(undo_run_id): a run that undoes another one has ended: that one is undone if each task is
+-- that it was to undo. Now it has ended for those who wait for its end. A notice, PF015, says so: its
+-- detail is an object with run, flow, status, took_s, and the error of a task that could not be undone.
+-- False while somebody else has locked its row in pgflowd.runs; and while a handler of an undo that was
+-- cancelled may be at work, so that no other begins beside it.
 -- Called by: _process_undos.   Locks: that row, if it is free; the caller holds the run that undoes.
 create or replace function pgflowd._end_undo(undo_run_id uuid)
 returns boolean language plpgsql set search_path = '' as $$

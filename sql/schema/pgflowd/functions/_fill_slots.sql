@@ -1,7 +1,7 @@
--- _fill_slots(limit_key): gives places of this limit, as long as one is free, to those who wait, in their
--- order. How many there are is what the step of the first of them says. Who is paused does not wait
--- here. True if nothing is left to do; false
--- if those who wait are locked: then rows of places that reports have freed stay, so it is tried again.
+-- _fill_slots(limit_key): gives places of this limit, as long as one is free, to those who wait, in
+-- their order. How many there are is what the step of the first of them says. Who is paused does not
+-- wait here. True if nothing is left to do; false if those who wait are locked: then rows of places that
+-- reports have freed stay, so it is tried again.
 -- Called by: _try_fill_slots.
 -- Locks: slots; see _give_slot. The caller has the key.
 create or replace function pgflowd._fill_slots(limit_key text)

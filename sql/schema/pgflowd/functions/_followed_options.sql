@@ -1,5 +1,6 @@
--- _followed_options(options): those options of a flow or step of a shape that follow the code, so that nobody tunes
--- them in the database: all that are not in _tunable_options, and what a limit is shared by.
+-- _followed_options(options): those options of a flow or step of a shape that follow the code, so that
+-- nobody tunes them in the database: all that are not in _tunable_options, and what a limit is shared
+-- by.
 -- Called by: compare_options.   Locks: nothing.
 create or replace function pgflowd._followed_options(options jsonb)
 returns jsonb language sql immutable set search_path = '' as $$

@@ -1,11 +1,10 @@
 -- _free(run_ids, step_slugs, task_indexes, hidden_s): these tasks wait no longer: their waits are
 -- deleted, and each gets a message, in the order in which they began to wait, hidden for so long.
 -- Returns the messages; one that does not wait is left alone. In a paused run they wait for the resume
--- instead. They count as queued from now on, so no wait is taken for a time in which no worker was free. On a foreign core a task may have ended and still wait: it gets
--- no message.
+-- instead. They count as queued from now on, so no wait is taken for a time in which no worker was free.
+-- On a foreign core a task may have ended and still wait: it gets no message.
 -- Called by: _end_waits, _give_slot, _hold_task, _resume, _take_needed.
--- Locks: waits, tasks, new messages; the caller holds the runs,
--- or the tasks.
+-- Locks: waits, tasks, new messages; the caller holds the runs, or the tasks.
 create or replace function pgflowd._free(
   run_ids uuid[], step_slugs text[], task_indexes int[], hidden_s int default 0)
 returns bigint[] language plpgsql set search_path = '' as $$

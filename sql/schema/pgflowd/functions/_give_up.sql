@@ -1,8 +1,8 @@
 -- _give_up(run_id, step_slug, task_index, error_message): fails a task that is started, or queued
--- without a message, for good, as if its last attempt had failed, and closes its attempt as stalled (E408). False, and nothing is done,
--- while another transaction has locked the run or one of its tasks: the next sweep tries again.
--- The caller holds the lock of the task. If that has failed the run, a notice, PF011, says so:
--- its detail is an object with run, flow, step and error.
+-- without a message, for good, as if its last attempt had failed, and closes its attempt as stalled
+-- (E408). False, and nothing is done, while another transaction has locked the run or one of its tasks:
+-- the next sweep tries again. The caller holds the lock of the task. If that has failed the run, a
+-- notice, PF011, says so: its detail is an object with run, flow, step and error.
 -- Called by: give_up_task, _sweep_leased, _sweep_unleased_task.
 -- Locks: see _lock_run and fail_task.
 create or replace function pgflowd._give_up(

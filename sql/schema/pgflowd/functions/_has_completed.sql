@@ -1,5 +1,5 @@
--- _has_completed(run_id): whether a run has completed; null while it is planned, open or being undone. An unknown
--- run was deleted, and has not; nor has one that was undone.
+-- _has_completed(run_id): whether a run has completed; null while it is planned, open or being undone.
+-- An unknown run was deleted, and has not; nor has one that was undone.
 -- Called by: _end_awaits, _watch_awaited.   Locks: nothing.
 create or replace function pgflowd._has_completed(run_id uuid)
 returns boolean language sql stable set search_path = '' as $$

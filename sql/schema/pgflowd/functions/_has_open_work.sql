@@ -1,5 +1,5 @@
--- _has_open_work(flow_slug): whether a run of the flow is under way or planned. Each open run has a message in the
--- queue or a wait, so nothing of the history is read.
+-- _has_open_work(flow_slug): whether a run of the flow is under way or planned. Each open run has a
+-- message in the queue or a wait, so nothing of the history is read.
 -- Called by: list_flows, served_versions; commands, workers.   Locks: nothing.
 create or replace function pgflowd._has_open_work(flow_slug text)
 returns boolean language plpgsql stable set search_path = '' as $$

@@ -1,11 +1,11 @@
--- _list_runs(of_flow, statuses, since, max_runs, with_labels, with_undos): see list_runs. Its query is planned for
--- the very arguments, so that those which are null cost nothing, and each other one can have its index.
--- No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and as many
--- that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
--- no output, waits only of open runs, and their steps only where something waits. Those that have not begun, and
--- those that never did, are read one state after the other, as their index has them: of a flow there may be a
--- million entries of runs that have ended. `missing` stands for
--- columns that some cores do not have, as in news.
+-- _list_runs(of_flow, statuses, since, max_runs, with_labels, with_undos): see list_runs. Its query is
+-- planned for the very arguments, so that those which are null cost nothing, and each other one can have
+-- its index. No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and
+-- as many that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of
+-- each flow, since such runs are old. It reads no input and no output, waits only of open runs, and
+-- their steps only where something waits. Those that have not begun, and those that never did, are read
+-- one state after the other, as their index has them: of a flow there may be a million entries of runs
+-- that have ended. `missing` stands for columns that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
   of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb,

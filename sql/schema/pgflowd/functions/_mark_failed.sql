@@ -1,5 +1,5 @@
--- _mark_failed(run_id, by_cancel): a run has failed, or was cancelled, in this transaction: if its flow has undos,
--- and says so of such runs, it is to be undone.
+-- _mark_failed(run_id, by_cancel): a run has failed, or was cancelled, in this transaction: if its flow
+-- has undos, and says so of such runs, it is to be undone.
 -- Called by: _cancel, pgflow._mark_failed.
 -- Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._mark_failed(run_id uuid, by_cancel boolean)

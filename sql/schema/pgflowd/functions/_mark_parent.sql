@@ -1,5 +1,5 @@
--- _mark_parent(run_id): the sweep is to look at a run that was cancelled, if it has children. A transaction that
--- reads by an old snapshot may not see them, so for it every run has some.
+-- _mark_parent(run_id): the sweep is to look at a run that was cancelled, if it has children. A
+-- transaction that reads by an old snapshot may not see them, so for it every run has some.
 -- Called by: _cancel.   Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._mark_parent(run_id uuid)
 returns void language plpgsql set search_path = '' as $$

@@ -1,6 +1,6 @@
--- _may_be_at_work(run_id): whether a handler of this run, which has ended, may still be executed: a lease of it
--- lives; or a worker of another runtime, which has none, has begun a task, and its timeout has not passed. What
--- a person has does not count.
+-- _may_be_at_work(run_id): whether a handler of this run, which has ended, may still be executed: a
+-- lease of it lives; or a worker of another runtime, which has none, has begun a task, and its timeout
+-- has not passed. What a person has does not count.
 -- Called by: _end_undo, _start_undo.   Locks: nothing.
 create or replace function pgflowd._may_be_at_work(run_id uuid)
 returns boolean language plpgsql stable set search_path = '' as $$

@@ -1,6 +1,6 @@
--- _needed_runs(run_ids): returns those of these runs, which have ended, that something still looks for: a run
--- or task that waits for their end and has not been told, their undo, or the sweep. An expiry that is still to
--- come does not count.
+-- _needed_runs(run_ids): returns those of these runs, which have ended, that something still looks for:
+-- a run or task that waits for their end and has not been told, their undo, or the sweep. An expiry that
+-- is still to come does not count.
 -- Called by: delete_run, _prune, pgflow.prune_data_older_than.   Locks: nothing.
 create or replace function pgflowd._needed_runs(run_ids uuid[])
 returns setof uuid language sql stable set search_path = '' as $$

@@ -1,6 +1,6 @@
--- _next_version(name, shape): the number of the next version of this flow, and its flow: the name with the number, which
--- no other flow has. PF024 if that is longer than a flow's slug may be, or, where steps have undos, that of the flow that
--- undoes its runs.
+-- _next_version(name, shape): the number of the next version of this flow, and its flow: the name with
+-- the number, which no other flow has. PF024 if that is longer than a flow's slug may be, or, where
+-- steps have undos, that of the flow that undoes its runs.
 -- Called by: deploy_version.   Locks: nothing.
 create or replace function pgflowd._next_version(
   name text, shape jsonb, out number int, out flow_slug text)

@@ -1,5 +1,5 @@
--- _next_waiter(limit_key): of those who wait for a place of this limit the first that may begin: neither its run nor
--- its flow is paused. No row if there is none.
+-- _next_waiter(limit_key): of those who wait for a place of this limit the first that may begin: neither
+-- its run nor its flow is paused. No row if there is none.
 -- Called by: _count_slots, _fill_slots.   Locks: nothing.
 create or replace function pgflowd._next_waiter(limit_key text)
 returns setof pgflowd.waits language plpgsql stable rows 1 set search_path = ''

@@ -1,5 +1,5 @@
--- _note_deployed(flow_slug, shape): keeps what the code says of each option, so that a change in the database is
--- told from one in the code. Rows that would say nothing are not made.
+-- _note_deployed(flow_slug, shape): keeps what the code says of each option, so that a change in the
+-- database is told from one in the code. Rows that would say nothing are not made.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._note_deployed(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$

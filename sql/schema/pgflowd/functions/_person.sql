@@ -1,6 +1,7 @@
--- _person(queue_name, actor): returns the id by which this person works on the tasks of a queue, and sees to
--- it that pgflow.workers has its row. The row bears the person's name, and counts as that of a worker which has
--- stopped, so that nobody takes it for a process. Without an actor the person is the session's user.
+-- _person(queue_name, actor): returns the id by which this person works on the tasks of a queue, and
+-- sees to it that pgflow.workers has its row. The row bears the person's name, and counts as that of a
+-- worker which has stopped, so that nobody takes it for a process. Without an actor the person is the
+-- session's user.
 -- Called by: _hold_task, task_claim.
 -- Locks: the row, against its deletion; it waits for nobody but who deletes or inserts it just now.
 create or replace function pgflowd._person(queue_name text, actor text)

@@ -1,6 +1,6 @@
--- _process_due_awaits(max_rows): has runs watched for whose end others wait, and tells those about it; returns how
--- many awaits it has dealt with. Where one raises, it is tried again in a minute, and the others are dealt
--- with; a notice, PF013, says which: its detail is an object with run and error.
+-- _process_due_awaits(max_rows): has runs watched for whose end others wait, and tells those about it;
+-- returns how many awaits it has dealt with. Where one raises, it is tried again in a minute, and the
+-- others are dealt with; a notice, PF013, says which: its detail is an object with run and error.
 -- Security definer, since a worker's role may not let a run be watched.
 -- Called by: process_due.   Locks: see _due_awaits and _watch_awaited.
 create or replace function pgflowd._process_due_awaits(max_rows int)

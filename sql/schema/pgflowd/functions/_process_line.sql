@@ -1,10 +1,9 @@
--- _process_line(key): lets the first in line for a singleton key begin when nobody has it any more. In line are
--- the planned runs whose time has come, and that wait for no others, in the order of their starts. False: look again soon, since
--- something is locked, or handlers of the run that had the key are still at work. A person who has a task
--- of it holds up nobody.
--- A run that is being undone has not ended yet: it is due when it has.
--- A run rests in line, not due, only behind one whose row is locked here: who deletes that one comes
--- afterwards, and makes the next one due (_forget_runs).
+-- _process_line(key): lets the first in line for a singleton key begin when nobody has it any more. In
+-- line are the planned runs whose time has come, and that wait for no others, in the order of their
+-- starts. False: look again soon, since something is locked, or handlers of the run that had the key are
+-- still at work. A person who has a task of it holds up nobody. A run that is being undone has not ended
+-- yet: it is due when it has. A run rests in line, not due, only behind one whose row is locked here:
+-- who deletes that one comes afterwards, and makes the next one due (_forget_runs).
 -- Called by: _process_runs, tick.
 -- Locks: the caller has the key; runs, flows, rows in pgflowd.runs, if they are free.
 create or replace function pgflowd._process_line(key text)

@@ -1,8 +1,9 @@
 -- _process_runs(run_ids): does what is due for these runs: one that has expired ends, or never begins;
 -- else a planned one begins, unless it waits for others still, at once or when its singleton key is free
--- (_process_line); one that is to be undone is; who waits for one that has ended is to be told, and the children of
--- one that was cancelled, or is undone, are cancelled. A run that was started by hand with the id of a planned one is that run.
--- It may sort again what process_due must not: else all that is planned is read in its order.
+-- (_process_line); one that is to be undone is; who waits for one that has ended is to be told, and the
+-- children of one that was cancelled, or is undone, are cancelled. A run that was started by hand with
+-- the id of a planned one is that run. It may sort again what process_due must not: else all that is
+-- planned is read in its order.
 -- Called by: _process_due_runs.   Locks: what a start and _cancel lock; the caller holds the runs and
 -- their keys.
 create or replace function pgflowd._process_runs(run_ids uuid[])

@@ -1,6 +1,6 @@
--- _process_undos(run_ids): starts the undo of those of these runs that are to be undone, and ends the undo of what
--- those undid that are undos themselves. Returns those to look at again soon. Where an undo cannot be started,
--- that is tried again in a minute, and a notice, PF013, says so.
+-- _process_undos(run_ids): starts the undo of those of these runs that are to be undone, and ends the
+-- undo of what those undid that are undos themselves. Returns those to look at again soon. Where an undo
+-- cannot be started, that is tried again in a minute, and a notice, PF013, says so.
 -- Called by: _process_runs.   Locks: see _start_undo and _end_undo; the caller holds the runs.
 create or replace function pgflowd._process_undos(run_ids uuid[])
 returns uuid[] language plpgsql set search_path = '' as $$

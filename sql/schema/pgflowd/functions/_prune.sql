@@ -1,11 +1,11 @@
--- _prune(completed_before, others_before, flow_slug, max_runs, only_count, after_at, after_run): deletes runs,
--- whole families of them, that completed, or ended otherwise, before these moments (null: none such), or
--- only counts them. It looks at the thousand runs that began next after `after_at` (null: the oldest), takes
--- so many of them, and returns how many went, and after which run to go on: null at the end.
--- What begins a family decides about its flow, and its children go with it. A run stays with its whole
--- family while one of it is open, younger, locked, or needed (_needed_runs).
--- The query is planned for the very flows, so that each has its index; what comes first is found by an
--- index whatever the statistics say, hence no sort and no bitmap.
+-- _prune(completed_before, others_before, flow_slug, max_runs, only_count, after_at, after_run): deletes
+-- runs, whole families of them, that completed, or ended otherwise, before these moments (null: none
+-- such), or only counts them. It looks at the thousand runs that began next after `after_at` (null: the
+-- oldest), takes so many of them, and returns how many went, and after which run to go on: null at the
+-- end. What begins a family decides about its flow, and its children go with it. A run stays with its
+-- whole family while one of it is open, younger, locked, or needed (_needed_runs). The query is planned
+-- for the very flows, so that each has its index; what comes first is found by an index whatever the
+-- statistics say, hence no sort and no bitmap.
 -- Called by: prune, prune_expired, prune_next.
 -- Locks: the runs, ascending, skipping locked ones; then all that is deleted.
 create or replace function pgflowd._prune(

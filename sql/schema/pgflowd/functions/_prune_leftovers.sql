@@ -1,6 +1,6 @@
--- _prune_leftovers(before, flow_slug): deletes what pruned runs leave behind: archived messages from before that
--- moment and from before the oldest run that is left, which thus keeps its own; ten thousand of each queue
--- at most, of one flow or (null) of all; and then workers.
+-- _prune_leftovers(before, flow_slug): deletes what pruned runs leave behind: archived messages from
+-- before that moment and from before the oldest run that is left, which thus keeps its own; ten thousand
+-- of each queue at most, of one flow or (null) of all; and then workers.
 -- Called by: prune, prune_expired, prune_next.   Locks: these rows.
 create or replace function pgflowd._prune_leftovers(before timestamptz, flow_slug text)
 returns void language plpgsql set search_path = '' as $$

@@ -1,5 +1,6 @@
--- _quantile(histogram, share): the time within which this share of a histogram of `minutes` lies, as far as its
--- bounds tell: between two of them it counts evenly, and beyond the last it is the last. Null for an empty one.
+-- _quantile(histogram, share): the time within which this share of a histogram of `minutes` lies, as far
+-- as its bounds tell: between two of them it counts evenly, and beyond the last it is the last. Null for
+-- an empty one.
 -- Called by: flow_stats.   Locks: nothing.
 create or replace function pgflowd._quantile(histogram bigint[], share float8)
 returns float8 language plpgsql immutable set search_path = '' as $$

@@ -1,19 +1,18 @@
--- _record_action(action, actor, run_id, flow_slug, step_slug, task_index, reason, data): keeps what a person
--- or client did (table actions).
--- Each public function that a person or client calls to change something calls this once, in the same
--- transaction, when it has really done it: not when it refused (it raised), nor when there was nothing
--- left to do (`repeated`). Its parts that the system calls, too, do not: `cancel` does, `_cancel` does not.
---   action     the name of the verb's function, such as cancel
---   actor      who; the session's user if that is null or empty
---   run_id, step_slug, task_index, flow_slug   what it is about; the flow of a run is found here
---   reason     why, if anybody said so
---   data       an object with what else belongs to it, such as what it was before; null if nothing does
--- It may be called with the rights of the verb's caller: pgflow_worker may insert into the table, and
--- nobody but owners may change what is in it.
--- Called by: answer, cancel, define, delete_flow, delete_run, deploy_version, fire_schedule, give_up_task, pause,
--- pause_flow, pause_schedule, prune, prune_next, prune_versions, _record_report, _record_reschedule, remove_schedule,
--- requeue_task, resume, resume_flow, resume_schedule, retry, rollback_version, set_option, set_schedule, set_setting,
--- signal, task_claim, task_wake, undo; pgflow.prune_data_older_than.   Locks: the new row.
+-- _record_action(action, actor, run_id, flow_slug, step_slug, task_index, reason, data): keeps what a
+-- person or client did (table actions). Each public function that a person or client calls to change
+-- something calls this once, in the same transaction, when it has really done it: not when it refused
+-- (it raised), nor when there was nothing left to do (`repeated`). Its parts that the system calls, too,
+-- do not: `cancel` does, `_cancel` does not. action     the name of the verb's function, such as cancel
+-- actor      who; the session's user if that is null or empty run_id, step_slug, task_index, flow_slug
+-- what it is about; the flow of a run is found here reason     why, if anybody said so data       an
+-- object with what else belongs to it, such as what it was before; null if nothing does It may be called
+-- with the rights of the verb's caller: pgflow_worker may insert into the table, and nobody but owners
+-- may change what is in it.
+-- Called by: answer, cancel, define, delete_flow, delete_run, deploy_version, fire_schedule,
+-- give_up_task, pause, pause_flow, pause_schedule, prune, prune_next, prune_versions, _record_report,
+-- _record_reschedule, remove_schedule, requeue_task, resume, resume_flow, resume_schedule, retry,
+-- rollback_version, set_option, set_schedule, set_setting, signal, task_claim, task_wake, undo;
+-- pgflow.prune_data_older_than.   Locks: the new row.
 create or replace function pgflowd._record_action(
   action text, actor text, run_id uuid default null, flow_slug text default null,
   step_slug text default null, task_index int default null, reason text default null,

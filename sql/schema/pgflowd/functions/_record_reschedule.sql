@@ -1,5 +1,5 @@
--- _record_reschedule(before, start_at, expires_at, reason, actor): keeps who has changed the times of a run, and
--- what they were before; nothing if they are the same.
+-- _record_reschedule(before, start_at, expires_at, reason, actor): keeps who has changed the times of a
+-- run, and what they were before; nothing if they are the same.
 -- Called by: reschedule.   Locks: see _record_action.
 create or replace function pgflowd._record_reschedule(
   before pgflowd.runs, start_at timestamptz, expires_at timestamptz, reason text, actor text)

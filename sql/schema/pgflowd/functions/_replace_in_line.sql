@@ -1,6 +1,6 @@
--- _replace_in_line(key, holder): if a run in line for a singleton key replaces others, ends those before it, at
--- most a thousand at once, and cancels the one that has the key. False if some are left, as they are
--- locked or too many.
+-- _replace_in_line(key, holder): if a run in line for a singleton key replaces others, ends those before
+-- it, at most a thousand at once, and cancels the one that has the key. False if some are left, as they
+-- are locked or too many.
 -- Called by: _process_line.   Locks: runs and their rows in pgflowd.runs, if they are free; see cancel.
 create or replace function pgflowd._replace_in_line(key text, holder uuid)
 returns boolean language plpgsql set search_path = '' as $$

@@ -1,14 +1,14 @@
--- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started
--- tasks again whose worker vanished, and returns them. The attempt is not spent: it closes as
--- stalled, and the count goes back, to 0 where a retry has revoked the attempt. That of a person closes as
--- released: that nobody came back says nothing about the task. With `only_lapsed` a live lease is left alone; that is tested
--- here, under the lock. Left alone are also tasks whose run or step has ended, and those that
--- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts
--- stalled `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no
--- message any more. With `show` the messages become visible and the workers are woken; a claim
--- that is about to start the tasks itself keeps the messages hidden. A task that stalls again and
--- again is left alone for a while (_stall_pause): its message is hidden for so long, and without `show`
--- it is not returned. The caller holds the locks of the tasks.
+-- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started tasks
+-- again whose worker vanished, and returns them. The attempt is not spent: it closes as stalled, and the
+-- count goes back, to 0 where a retry has revoked the attempt. That of a person closes as released: that
+-- nobody came back says nothing about the task. With `only_lapsed` a live lease is left alone; that is
+-- tested here, under the lock. Left alone are also tasks whose run or step has ended, and those that
+-- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts stalled
+-- `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no message any
+-- more. With `show` the messages become visible and the workers are woken; a claim that is about to
+-- start the tasks itself keeps the messages hidden. A task that stalls again and again is left alone for
+-- a while (_stall_pause): its message is hidden for so long, and without `show` it is not returned. The
+-- caller holds the locks of the tasks.
 -- Called by: _handle_unstarted, _sweep_leased.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,

@@ -1,6 +1,6 @@
--- _run_events(run_id): the beginning and the end of a run, of its children and of its undos, see run_timeline. `rank` orders
--- what has the same moment. An undo for which there was nothing to do has no run, and ended as it was wanted. Who
--- asked for a run that began at once stands at its start.
+-- _run_events(run_id): the beginning and the end of a run, of its children and of its undos, see
+-- run_timeline. `rank` orders what has the same moment. An undo for which there was nothing to do has no
+-- run, and ended as it was wanted. Who asked for a run that began at once stands at its start.
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._run_events(run_id uuid)
 returns table (at timestamptz, event text, actor text, detail jsonb, rank int)

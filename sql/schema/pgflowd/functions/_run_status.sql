@@ -1,11 +1,10 @@
 -- _run_status(status, is_cancelled, open_tasks, waits, is_planned, is_expired, is_blocked, is_paused,
--- is_quarantined, undo_state):
--- returns what a run with this status in the core is called here. One that is to be undone is `undoing`, then
--- `undone` or `undo_failed`. A failed one that was cancelled is
+-- is_quarantined, undo_state): returns what a run with this status in the core is called here. One that
+-- is to be undone is `undoing`, then `undone` or `undo_failed`. A failed one that was cancelled is
 -- `cancelled`, or `expired` if its time was over; an open one is `paused`, or `waiting` if all its open
--- tasks wait, `quarantined` if one of these does until somebody decides about it. One that the core does not have (null) is `scheduled`, `blocked` if other runs
--- must end first, or was cancelled or expired before it began. Queries inline it, so it has no settings
--- of its own.
+-- tasks wait, `quarantined` if one of these does until somebody decides about it. One that the core does
+-- not have (null) is `scheduled`, `blocked` if other runs must end first, or was cancelled or expired
+-- before it began. Queries inline it, so it has no settings of its own.
 -- Called by: _list_runs, view run_status.   Locks: nothing.
 create or replace function pgflowd._run_status(
   status text, is_cancelled boolean, open_tasks bigint, waits bigint,

@@ -1,5 +1,5 @@
--- _send_undo_event(run_id): sends the event that says how far the undo of a run is: run:undoing, run:undone or
--- run:undo_failed.
+-- _send_undo_event(run_id): sends the event that says how far the undo of a run is: run:undoing,
+-- run:undone or run:undo_failed.
 -- Called by: _end_undo, _start_undo.   Locks: nothing.
 create or replace function pgflowd._send_undo_event(run_id uuid)
 returns void language plpgsql set search_path = '' as $$

@@ -1,6 +1,7 @@
--- _set_current(name, version): from now on starts by name go to this version, and daemons are told. Returns the version
--- before; null if it is current already.
--- Called by: deploy_version, rollback_version.   Locks: the rows of the name; the caller has its definition.
+-- _set_current(name, version): from now on starts by name go to this version, and daemons are told.
+-- Returns the version before; null if it is current already.
+-- Called by: deploy_version, rollback_version.   Locks: the rows of the name; the caller has its
+-- definition.
 create or replace function pgflowd._set_current(name text, version int)
 returns int language plpgsql set search_path = '' as $$
 declare

@@ -1,5 +1,5 @@
--- _shape_fingerprint(shape): the same for two shapes of which pgflow.ensure_flow_compiled says that they are, and
--- another one for others; options do not count.
+-- _shape_fingerprint(shape): the same for two shapes of which pgflow.ensure_flow_compiled says that they
+-- are, and another one for others; options do not count.
 -- Called by: deploy_version, versions_of.   Locks: nothing.
 create or replace function pgflowd._shape_fingerprint(shape jsonb)
 returns text language sql immutable set search_path = '' as $$

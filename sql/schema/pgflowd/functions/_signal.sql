@@ -1,6 +1,6 @@
--- _signal(run_id, name, payload, actor, dedup): tells a run something, see signal; returns the id of the signal,
--- and whether it is new. It only inserts: a transaction that has signalled holds up no report, however long
--- it stays open.
+-- _signal(run_id, name, payload, actor, dedup): tells a run something, see signal; returns the id of the
+-- signal, and whether it is new. It only inserts: a transaction that has signalled holds up no report,
+-- however long it stays open.
 -- Called by: answer, signal.
 -- Locks: the new row; it waits for a transaction that gives the same signal by `dedup`.
 create or replace function pgflowd._signal(

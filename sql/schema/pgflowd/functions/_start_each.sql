@@ -1,9 +1,8 @@
--- _start_each(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run,
--- are_limited, with_trace): the same
--- as _start_attempts, for messages of which one may have a task that cannot be started, since its
--- input is more than a jsonb can hold, say. It tries all, then each half by itself, until the one
--- that raises is found; that task fails with the text. What is not a matter of a single task
--- (rights, a lock, a deadlock, a full disk, a time limit) is raised as it is.
+-- _start_each(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run, are_limited,
+-- with_trace): the same as _start_attempts, for messages of which one may have a task that cannot be
+-- started, since its input is more than a jsonb can hold, say. It tries all, then each half by itself,
+-- until the one that raises is found; that task fails with the text. What is not a matter of a single
+-- task (rights, a lock, a deadlock, a full disk, a time limit) is raised as it is.
 -- Called by: claim, task_claim.   Locks: as _start_attempts and _fail_unstarted.
 create or replace function pgflowd._start_each(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,

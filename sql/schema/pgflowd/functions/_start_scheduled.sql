@@ -1,6 +1,6 @@
--- _start_scheduled(schedule, tick, key, actor): starts a run of a schedule for this moment, as its overlap asks,
--- and returns its id and what became of it, as start does. A key makes it the only one that is ever
--- started with it.
+-- _start_scheduled(schedule, tick, key, actor): starts a run of a schedule for this moment, as its
+-- overlap asks, and returns its id and what became of it, as start does. A key makes it the only one
+-- that is ever started with it.
 -- Called by: fire_schedule, tick.   Locks: see start.
 create or replace function pgflowd._start_scheduled(
   schedule pgflowd.schedules, tick timestamptz, key text, actor text, out run_id uuid, out status text)

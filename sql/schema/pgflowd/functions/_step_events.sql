@@ -1,5 +1,5 @@
--- _step_events(run_id): when each step of a run started and ended, and the waits of its tasks: those under way,
--- and how others ended, as checkpoints say. See run_timeline.
+-- _step_events(run_id): when each step of a run started and ended, and the waits of its tasks: those
+-- under way, and how others ended, as checkpoints say. See run_timeline.
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._step_events(run_id uuid)
 returns table (at timestamptz, event text, step_slug text, detail jsonb, rank int)

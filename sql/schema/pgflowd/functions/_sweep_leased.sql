@@ -1,7 +1,7 @@
--- _sweep_leased(worker_id, reason, only_lapsed, max_tasks): queues started tasks again whose
--- attempts stalled: all of this worker, or with `only_lapsed` those of any worker whose lease has
--- lapsed. Gives up those at `crash_limit`, or sets them aside (_quarantine), and closes the attempts of those whose run or step has
--- ended. Returns how many were queued again, and how many given up.
+-- _sweep_leased(worker_id, reason, only_lapsed, max_tasks): queues started tasks again whose attempts
+-- stalled: all of this worker, or with `only_lapsed` those of any worker whose lease has lapsed. Gives
+-- up those at `crash_limit`, or sets them aside (_quarantine), and closes the attempts of those whose
+-- run or step has ended. Returns how many were queued again, and how many given up.
 -- Called by: sweep, sweep_dead.
 -- Locks: tasks, skipping locked ones; see _requeue_stalled and _give_up.
 create or replace function pgflowd._sweep_leased(

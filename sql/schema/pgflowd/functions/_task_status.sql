@@ -1,6 +1,7 @@
 -- _task_status(status, wait_kind, held_until, moment): returns what a task with this status in the core
--- is called here. `wait_kind`: of what it waits for, null if for nothing. `held_until` is the end of the lease of a started task, and for a queued one when its
--- message becomes visible. Queries inline it, so it has no settings of its own.
+-- is called here. `wait_kind`: of what it waits for, null if for nothing. `held_until` is the end of the
+-- lease of a started task, and for a queued one when its message becomes visible. Queries inline it, so
+-- it has no settings of its own.
 -- Called by: list_tasks, view task_status.   Locks: nothing.
 create or replace function pgflowd._task_status(
   status text, wait_kind text, held_until timestamptz, moment timestamptz)

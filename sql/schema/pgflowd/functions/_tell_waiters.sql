@@ -1,7 +1,7 @@
--- _tell_waiters(due): tells who waits of those of these awaits whose run has ended, and deletes them. A planned
--- run that waits for nothing more has no `after_mode` any more, and is due. One that was to begin only if all
--- complete is cancelled when one has not (E428); what it still waits for then tells nobody. The wait of a
--- task that waits for no further run is due.
+-- _tell_waiters(due): tells who waits of those of these awaits whose run has ended, and deletes them. A
+-- planned run that waits for nothing more has no `after_mode` any more, and is due. One that was to
+-- begin only if all complete is cancelled when one has not (E428); what it still waits for then tells
+-- nobody. The wait of a task that waits for no further run is due.
 -- Called by: _process_due_awaits.   Locks: nothing; the caller holds the awaits, and who waits.
 create or replace function pgflowd._tell_waiters(due pgflowd.awaits[])
 returns void language plpgsql set search_path = '' as $$

@@ -1,7 +1,8 @@
 -- _trace_of(run_id, step_slug, task_index, token): returns what the spans of an attempt need to know
--- besides its task: `traceparent` and `tracestate` of the caller, `is_later` if the run did not begin with its
--- start; `undo_of`, with the traceparent of that run; `previous`, how the attempt before ended, if there
--- was one. Null if there is nothing to say. A run that begins with its start is older than its row here.
+-- besides its task: `traceparent` and `tracestate` of the caller, `is_later` if the run did not begin
+-- with its start; `undo_of`, with the traceparent of that run; `previous`, how the attempt before ended,
+-- if there was one. Null if there is nothing to say. A run that begins with its start is older than its
+-- row here.
 -- Called by: _start_attempts.   Locks: nothing.
 create or replace function pgflowd._trace_of(
   run_id uuid, step_slug text, task_index int, token bigint)

@@ -1,6 +1,7 @@
--- _undo_flow(flow_slug): the flow that undoes runs of this one; null if none does. Both may have versions, each of its own:
--- it is the newest one that undoes the very steps of this flow that have an undo, else the newest that undoes these, too.
--- Where neither has a version it is not asked whether it does.
+-- _undo_flow(flow_slug): the flow that undoes runs of this one; null if none does. Both may have
+-- versions, each of its own: it is the newest one that undoes the very steps of this flow that have an
+-- undo, else the newest that undoes these, too. Where neither has a version it is not asked whether it
+-- does.
 -- Called by: prune_versions, _start_undo, _undo_violations; workers, commands.   Locks: nothing.
 create or replace function pgflowd._undo_flow(flow_slug text)
 returns text language plpgsql stable set search_path = '' as $$

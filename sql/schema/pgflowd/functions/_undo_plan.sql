@@ -1,6 +1,6 @@
--- _undo_plan(run_id, flow_slug, generation): returns what is to be undone of a run: for each step with an undo the
--- indexes of its tasks that completed, or whose result came late; or that were attempted, if that is what its
--- undo is for. Without those that an earlier undo has undone.
+-- _undo_plan(run_id, flow_slug, generation): returns what is to be undone of a run: for each step with
+-- an undo the indexes of its tasks that completed, or whose result came late; or that were attempted, if
+-- that is what its undo is for. Without those that an earlier undo has undone.
 -- Called by: _start_undo, _undo_violations.   Locks: nothing.
 create or replace function pgflowd._undo_plan(run_id uuid, flow_slug text, generation int)
 returns jsonb language plpgsql stable set search_path = '' as $$

@@ -1,5 +1,5 @@
--- _undoes(undo_flow, flow_slug): whether this flow undoes each step of that one that has an undo: by a map where that is
--- one, and after the undos of all that come after it.
+-- _undoes(undo_flow, flow_slug): whether this flow undoes each step of that one that has an undo: by a
+-- map where that is one, and after the undos of all that come after it.
 -- Called by: _undo_flow.   Locks: nothing.
 create or replace function pgflowd._undoes(undo_flow text, flow_slug text)
 returns boolean language plpgsql stable set search_path = '' as $$

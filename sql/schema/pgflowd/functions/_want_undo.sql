@@ -1,5 +1,5 @@
--- _want_undo(run_id, flow_slug, actor, reason): the sweep is to undo this run, which has ended; another time, if
--- that was done before. `actor` is null where nobody asked for the undo itself.
+-- _want_undo(run_id, flow_slug, actor, reason): the sweep is to undo this run, which has ended; another
+-- time, if that was done before. `actor` is null where nobody asked for the undo itself.
 -- Called by: cancel, _mark_failed, undo.   Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._want_undo(
   run_id uuid, flow_slug text, actor text, reason text)

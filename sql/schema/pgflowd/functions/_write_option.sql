@@ -1,7 +1,7 @@
--- _write_option(flow_slug, step_slug, option, value): from now on this option of the flow (step '') or step has
--- this value in the database; null: it is unset, of a flow it has its default. It counts from the next attempt,
--- a limit from the next claim. The value must fit (set_option, checks of flows). Of other options nothing is
--- written: they follow the code (define).
+-- _write_option(flow_slug, step_slug, option, value): from now on this option of the flow (step '') or
+-- step has this value in the database; null: it is unset, of a flow it has its default. It counts from
+-- the next attempt, a limit from the next claim. The value must fit (set_option, checks of flows). Of
+-- other options nothing is written: they follow the code (define).
 -- Called by: _define, deploy_version, set_option.   Locks: what it changes; see refill_limits.
 create or replace function pgflowd._write_option(
   flow_slug text, step_slug text, option text, value jsonb)

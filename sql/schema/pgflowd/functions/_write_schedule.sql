@@ -1,6 +1,6 @@
--- _write_schedule(name, flow_slug, cron, input, timezone, overlap, catchup, origin, actor): inserts a schedule,
--- or changes it. With another expression or zone it counts from now, or from a tick of the last minute that
--- was not run; else nothing that is due is forgotten. A pause stays.
+-- _write_schedule(name, flow_slug, cron, input, timezone, overlap, catchup, origin, actor): inserts a
+-- schedule, or changes it. With another expression or zone it counts from now, or from a tick of the
+-- last minute that was not run; else nothing that is due is forgotten. A pause stays.
 -- Called by: set_schedule, _set_schedules.   Locks: the schedule.
 create or replace function pgflowd._write_schedule(
   name text, flow_slug text, cron text, input jsonb, timezone text, overlap text, catchup text,

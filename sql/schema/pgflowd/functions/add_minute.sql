@@ -1,5 +1,6 @@
--- add_minute(flow_slug, steps): adds to this minute what a worker of the flow did since it last told: a JSON list of
--- objects with step ('' for runs), completed, failed, timed_out, crashed, and the histograms ran and waited.
+-- add_minute(flow_slug, steps): adds to this minute what a worker of the flow did since it last told: a
+-- JSON list of objects with step ('' for runs), completed, failed, timed_out, crashed, and the
+-- histograms ran and waited.
 -- Called by: workers.   Locks: the flow's row, for a key; rows of minutes, by step.
 create or replace function pgflowd.add_minute(flow_slug text, steps jsonb)
 returns void language plpgsql set search_path = '' as $$

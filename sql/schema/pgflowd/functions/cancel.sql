@@ -1,9 +1,9 @@
--- cancel(run_id, reason, actor, undo): ends a run now, as failed, and its running tasks; see _cancel. Returns
--- `cancelled`, or `repeated` when it was cancelled before. With `undo` it is undone then, whatever its flow says
--- of runs that are cancelled; also one that was cancelled before. PF002 for an unknown run, PF003 for one that has
--- ended, PF022 if it cannot be undone.
--- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
--- role of roles.sql needs a grant.
+-- cancel(run_id, reason, actor, undo): ends a run now, as failed, and its running tasks; see _cancel.
+-- Returns `cancelled`, or `repeated` when it was cancelled before. With `undo` it is undone then,
+-- whatever its flow says of runs that are cancelled; also one that was cancelled before. PF002 for an
+-- unknown run, PF003 for one that has ended, PF022 if it cannot be undone. Security definer, so that a
+-- role which may touch no table can cancel what it started; whoever has no role of roles.sql needs a
+-- grant.
 -- Called by: clients, commands, operators.   Locks: see _cancel.
 create or replace function pgflowd.cancel(
   run_id uuid, reason text, actor text, undo boolean default false)

@@ -1,22 +1,21 @@
--- claim(flow_slug, worker_id, max_tasks, lease, with_run, caps, with_trace): takes up to `max_tasks` tasks of this flow.
--- Reads the messages that have been visible for longest, which hides them for `lease`, starts their
--- tasks, and opens an attempt for each: the token returned is the right to report. A worker without
--- heartbeats passes null: messages are then hidden for the flow's longest timeout + 2 s, and each
--- lease lasts for its step's. `with_run` names later steps whose handlers take the run's input, which
--- `flow_input` then has (_start_attempts). Where fewer tasks start than messages were read,
+-- claim(flow_slug, worker_id, max_tasks, lease, with_run, caps, with_trace): takes up to `max_tasks`
+-- tasks of this flow. Reads the messages that have been visible for longest, which hides them for
+-- `lease`, starts their tasks, and opens an attempt for each: the token returned is the right to report.
+-- A worker without heartbeats passes null: messages are then hidden for the flow's longest timeout + 2
+-- s, and each lease lasts for its step's. `with_run` names later steps whose handlers take the run's
+-- input, which `flow_input` then has (_start_attempts). Where fewer tasks start than messages were read,
 -- _handle_unstarted deals with the others, tasks whose lease has lapsed are taken over, and the claim
--- reads on, three times at most.
--- Messages sent after this transaction began are left to a younger one; those that a server's clock
--- which was set back shows as sent in the future stay hidden until then.
+-- reads on, three times at most. Messages sent after this transaction began are left to a younger one;
+-- those that a server's clock which was set back shows as sent in the future stay hidden until then.
 -- `caps` are what the worker has. With some it first takes tasks that wait for a worker that has them
 -- (_take_needed). In a flow with gates it begins only what may begin, and puts aside what may not
--- (_pass_gates), after it has passed on the places of limits that reports have freed; where much is put aside it reads on, a hundred at a time, ten times at most.
--- With `with_trace` it looks up, for each run, to which trace it belongs (_trace_of).
--- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
--- A deprecated or stopped worker gets nothing, and nobody a task of a paused flow. PF002 for an unknown flow or worker. A worker that
--- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
--- It waits for nothing, so it may follow a report in one transaction, and it sees what that made
--- ready.
+-- (_pass_gates), after it has passed on the places of limits that reports have freed; where much is put
+-- aside it reads on, a hundred at a time, ten times at most. With `with_trace` it looks up, for each
+-- run, to which trace it belongs (_trace_of). A task that cannot be started, since its input cannot be
+-- built, fails by itself (_start_each). A deprecated or stopped worker gets nothing, and nobody a task
+-- of a paused flow. PF002 for an unknown flow or worker. A worker that was silent for long keeps its row
+-- from being pruned meanwhile, or finds that this happens. It waits for nothing, so it may follow a
+-- report in one transaction, and it sees what that made ready.
 -- Called by: workers.
 -- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(

@@ -1,9 +1,10 @@
--- compare_options(flow_slug, shape): returns each option for which not all is the same: what the code says
--- (this shape), what it said when it was last deployed, and what the database has, which counts. `step_slug`
--- is '' for an option of the flow. `is_tuned`: somebody has changed it in the database, so it stays; any other one
--- becomes the code's when the flow is defined. A tuned option that the code now has, too, is tuned no more.
--- Options that decide what happens, such as what a step needs, cannot be tuned: they follow the code. So does
--- whether there is a limit. No rows for a flow that is not in the database.
+-- compare_options(flow_slug, shape): returns each option for which not all is the same: what the code
+-- says (this shape), what it said when it was last deployed, and what the database has, which counts.
+-- `step_slug` is '' for an option of the flow. `is_tuned`: somebody has changed it in the database, so
+-- it stays; any other one becomes the code's when the flow is defined. A tuned option that the code now
+-- has, too, is tuned no more. Options that decide what happens, such as what a step needs, cannot be
+-- tuned: they follow the code. So does whether there is a limit. No rows for a flow that is not in the
+-- database.
 -- Called by: _define, deploy_version; workers, commands.   Locks: nothing.
 create or replace function pgflowd.compare_options(flow_slug text, shape jsonb)
 returns table (step_slug text, option text, code jsonb, deployed jsonb, database jsonb,

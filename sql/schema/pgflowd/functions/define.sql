@@ -1,10 +1,11 @@
--- define(flow_slug, shape, may_lose_data, actor, take_code): makes the flow in the database that of the code, as
--- pgflow.ensure_flow_compiled, whose answer it returns; and its options follow the code, but for those that
--- somebody has tuned in the database (compare_options), unless `take_code`. The answer has `options`, too: what
--- was changed, as `step`, `option`, `before` and `after`. Its schedules follow, too; those of a version are its name's.
--- A flow of another shape stays as it is, but for a definition that may lose data: then it is made anew, and keeps
--- its schedules. What it has made or changed is kept as an action, also when a worker calls it as it starts.
--- PF035 if a foreign core lacks what the shape asks for.
+-- define(flow_slug, shape, may_lose_data, actor, take_code): makes the flow in the database that of the
+-- code, as pgflow.ensure_flow_compiled, whose answer it returns; and its options follow the code, but
+-- for those that somebody has tuned in the database (compare_options), unless `take_code`. The answer
+-- has `options`, too: what was changed, as `step`, `option`, `before` and `after`. Its schedules follow,
+-- too; those of a version are its name's. A flow of another shape stays as it is, but for a definition
+-- that may lose data: then it is made anew, and keeps its schedules. What it has made or changed is kept
+-- as an action, also when a worker calls it as it starts. PF035 if a foreign core lacks what the shape
+-- asks for.
 -- Called by: workers, commands.   Locks: the flow's definition.
 create or replace function pgflowd.define(
   flow_slug text, shape jsonb, may_lose_data boolean default false, actor text default null,

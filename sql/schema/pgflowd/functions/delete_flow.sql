@@ -1,5 +1,6 @@
--- delete_flow(flow_slug, reason, actor): deletes a flow, or all its versions, with queues, runs and their history, as
--- pgflow.delete_flow_and_data does. PF023 for a version that is current. What people did to its runs stays (actions). PF002 for an unknown flow.
+-- delete_flow(flow_slug, reason, actor): deletes a flow, or all its versions, with queues, runs and
+-- their history, as pgflow.delete_flow_and_data does. PF023 for a version that is current. What people
+-- did to its runs stays (actions). PF002 for an unknown flow.
 -- Called by: `pgflowd flows delete`; operators.   Locks: see pgflow.delete_flow_and_data.
 create or replace function pgflowd.delete_flow(
   flow_slug text, reason text default null, actor text default null)

@@ -1,8 +1,9 @@
--- deploy_version(name, shape, actor, code, take_code): makes the version of this flow that has this shape the current one, and
--- creates it if there is none; returns its flow, and whether it is new. Nothing is deleted: open runs stay in their
--- version. A new version has the options of the code, but for those that were tuned in the version before it, and is paused
--- if that one is. PF002 for an unknown flow, PF024 for a name that is too long for the
--- flow of a version, or that is a version of another one.
+-- deploy_version(name, shape, actor, code, take_code): makes the version of this flow that has this
+-- shape the current one, and creates it if there is none; returns its flow, and whether it is new.
+-- Nothing is deleted: open runs stay in their version. A new version has the options of the code, but
+-- for those that were tuned in the version before it, and is paused if that one is. PF002 for an unknown
+-- flow, PF024 for a name that is too long for the flow of a version, or that is a version of another
+-- one.
 -- Called by: workers, commands.   Locks: the definitions of the name and of the new flow.
 create or replace function pgflowd.deploy_version(
   name text, shape jsonb, actor text default null, code text default null,

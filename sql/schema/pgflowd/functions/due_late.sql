@@ -1,4 +1,5 @@
--- due_late(): returns for how many seconds the first wait or run has been due that was not processed; 0 if none is.
+-- due_late(): returns for how many seconds the first wait or run has been due that was not processed; 0
+-- if none is.
 -- Called by: the sweeper.   Locks: nothing.
 create or replace function pgflowd.due_late()
 returns float8 language sql stable set search_path = '' as $$

@@ -1,6 +1,6 @@
 -- find_runs(digits, max_runs): returns the runs whose id ends with these hexadecimal digits, newest
--- first; without digits the newest runs, but for those that undo others. It walks the newest 100,000 runs, and as many that have not
--- begun, until it has enough.
+-- first; without digits the newest runs, but for those that undo others. It walks the newest 100,000
+-- runs, and as many that have not begun, until it has enough.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.find_runs(digits text, max_runs int default 2)
 returns table (run_id uuid, flow_slug text, started_at timestamptz)

@@ -1,6 +1,7 @@
--- flow_stats(flow_slug, since): returns what workers did in flows, or in one, within this time, by step, and of the
--- runs as a whole (step ''): how many ended and how, and how long half and 95 of a hundred ran, and had waited. It reads
--- `minutes`, so it costs the same however many runs there are. Of more than two days it has whole hours.
+-- flow_stats(flow_slug, since): returns what workers did in flows, or in one, within this time, by step,
+-- and of the runs as a whole (step ''): how many ended and how, and how long half and 95 of a hundred
+-- ran, and had waited. It reads `minutes`, so it costs the same however many runs there are. Of more
+-- than two days it has whole hours.
 -- Called by: `pgflowd flows stats`.   Locks: nothing.
 create or replace function pgflowd.flow_stats(
   flow_slug text default null, since interval default interval '1 hour')

@@ -1,5 +1,5 @@
--- input_schema(name): the JSON Schema of what runs of this name take; null if the code does not say, or for an unknown
--- flow. Security definer, since whoever starts may read no table.
+-- input_schema(name): the JSON Schema of what runs of this name take; null if the code does not say, or
+-- for an unknown flow. Security definer, since whoever starts may read no table.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.input_schema(name text)
 returns jsonb language sql stable security definer set search_path = '', pg_temp as $$

@@ -1,7 +1,8 @@
--- keep_last(worker_id, tokens, told, printed, printed_lines): keeps the last progress of attempts of this
--- worker that have ended, where it is given, and what they have printed. A worker calls it after `report`, in its
--- transaction, so both are there or neither; and alone for tasks that their runners have completed.
--- It is no reason for a report to fail: what cannot be stored is dropped, with a warning.
+-- keep_last(worker_id, tokens, told, printed, printed_lines): keeps the last progress of attempts of
+-- this worker that have ended, where it is given, and what they have printed. A worker calls it after
+-- `report`, in its transaction, so both are there or neither; and alone for tasks that their runners
+-- have completed. It is no reason for a report to fail: what cannot be stored is dropped, with a
+-- warning.
 -- Called by: workers.   Locks: attempts, skipping locked ones.
 create or replace function pgflowd.keep_last(
   worker_id uuid, tokens bigint[], told text[], printed text[], printed_lines int[])

@@ -1,6 +1,6 @@
--- kept_output(run_id, step_slug, task_index, attempt, max_attempts): returns what is kept of the output of the
--- newest attempts of a run, of a step, of a task, in the order of their ends. Of one whose worker has died nothing is
--- kept: `printed` is null.
+-- kept_output(run_id, step_slug, task_index, attempt, max_attempts): returns what is kept of the output
+-- of the newest attempts of a run, of a step, of a task, in the order of their ends. Of one whose worker
+-- has died nothing is kept: `printed` is null.
 -- Called by: `pgflowd runs output`.   Locks: nothing.
 create or replace function pgflowd.kept_output(
   run_id uuid, step_slug text default null, task_index int default null, attempt int default null,

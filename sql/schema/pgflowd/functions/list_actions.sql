@@ -1,6 +1,6 @@
--- list_actions(run_id, after, actor, max_actions): returns what people and clients did, the newest first: to
--- this run, at this moment or later, by this actor; null means any. With an actor and no run it looks at the newest
--- 100,000.
+-- list_actions(run_id, after, actor, max_actions): returns what people and clients did, the newest
+-- first: to this run, at this moment or later, by this actor; null means any. With an actor and no run
+-- it looks at the newest 100,000.
 -- Called by: `pgflowd log`; operators.   Locks: nothing.
 create or replace function pgflowd.list_actions(
   run_id uuid default null, after timestamptz default null, actor text default null,

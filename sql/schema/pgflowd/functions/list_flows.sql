@@ -1,11 +1,11 @@
--- list_flows(with_old): returns every flow, its waiting and running work, its workers, and its last run. Of a flow with
--- versions only the current one, with `name`, and how many older ones there are, and how many of their runs are open;
--- `with_old` also those, without a name.
--- Open work is counted through the queues, which hold nothing else, and through what waits and what is
--- planned, at most ten thousand messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in
--- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
--- `undoes`: the flow whose runs this one undoes, if that is what it is for.
--- `paused_at` and what follows are null for a flow that is not paused.
+-- list_flows(with_old): returns every flow, its waiting and running work, its workers, and its last run.
+-- Of a flow with versions only the current one, with `name`, and how many older ones there are, and how
+-- many of their runs are open; `with_old` also those, without a name. Open work is counted through the
+-- queues, which hold nothing else, and through what waits and what is planned, at most ten thousand
+-- messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in the
+-- last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is
+-- work. `undoes`: the flow whose runs this one undoes, if that is what it is for. `paused_at` and what
+-- follows are null for a flow that is not paused.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows(with_old boolean default false)
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,

@@ -1,6 +1,6 @@
--- list_limits(flow_slug, max_rows): the limits of a flow's steps that are in use, those first for which most
--- tasks wait: how many places there are, how many are taken, how many tasks wait, since when the first of them, and who
--- has places. One that is not in use is listed by its name.
+-- list_limits(flow_slug, max_rows): the limits of a flow's steps that are in use, those first for which
+-- most tasks wait: how many places there are, how many are taken, how many tasks wait, since when the
+-- first of them, and who has places. One that is not in use is listed by its name.
 -- Called by: `pgflowd flows limits`.   Locks: nothing.
 create or replace function pgflowd.list_limits(flow_slug text, max_rows int default 20)
 returns table (limit_key text, steps text[], slots int, taken int, waiting bigint,

@@ -1,10 +1,11 @@
--- list_runs(flow_slug, statuses, since, max_runs, labels, with_undos): returns the newest runs, of a flow those of all
--- its versions, with how far each
--- one is and why it failed. Null means any flow, any status, any age, any labels. A cancelled run has status
--- `cancelled` here, or `expired`; an open one may be `paused`, or `waiting` if its open tasks all wait, and one that begins later
--- `scheduled`: it counts from when it was asked for. `steps_done` counts completed and
--- skipped steps, `share` how much of the steps is done, as far as it is known. Runs that undo others are
--- left out, unless asked for, or for those of their flow; `undo_of` is what one undoes. With statuses it looks at the newest 100,000 runs of that flow and age.
+-- list_runs(flow_slug, statuses, since, max_runs, labels, with_undos): returns the newest runs, of a
+-- flow those of all its versions, with how far each one is and why it failed. Null means any flow, any
+-- status, any age, any labels. A cancelled run has status `cancelled` here, or `expired`; an open one
+-- may be `paused`, or `waiting` if its open tasks all wait, and one that begins later `scheduled`: it
+-- counts from when it was asked for. `steps_done` counts completed and skipped steps, `share` how much
+-- of the steps is done, as far as it is known. Runs that undo others are left out, unless asked for, or
+-- for those of their flow; `undo_of` is what one undoes. With statuses it looks at the newest 100,000
+-- runs of that flow and age.
 -- Called by: `pgflowd runs list`.   Locks: nothing.
 create or replace function pgflowd.list_runs(
   flow_slug text default null, statuses text[] default null, since interval default null,

@@ -1,7 +1,7 @@
 -- look_at_queues(queue_names): in how many seconds the next message of each of these queues becomes
--- visible; not more than 0 if one is. No row for a queue without messages, or of a paused flow. One that is gone or
--- cannot be read has 0 too: its worker then makes it again, or tells what is wrong. And so has one of a
--- flow in which a task waits for a worker that has what a worker of this queue has.
+-- visible; not more than 0 if one is. No row for a queue without messages, or of a paused flow. One that
+-- is gone or cannot be read has 0 too: its worker then makes it again, or tells what is wrong. And so
+-- has one of a flow in which a task waits for a worker that has what a worker of this queue has.
 -- Called by: the sweeper.   Locks: nothing.
 create or replace function pgflowd.look_at_queues(queue_names text[])
 returns table (queue_name text, due_in_s double precision)

@@ -1,8 +1,8 @@
--- pause_flow(flow_slug, reason, actor): from now on no task of the flow, or of any version of it, begins; returns `paused`, or
--- `repeated` when it is paused already. What runs ends normally, and runs may be started. No row is
--- moved, so this takes no longer for a million tasks. A claim under way may still begin some. PF002 for
--- an unknown flow, PF035 on a foreign core.
--- Security definer, since a worker's role may change no flow.
+-- pause_flow(flow_slug, reason, actor): from now on no task of the flow, or of any version of it,
+-- begins; returns `paused`, or `repeated` when it is paused already. What runs ends normally, and runs
+-- may be started. No row is moved, so this takes no longer for a million tasks. A claim under way may
+-- still begin some. PF002 for an unknown flow, PF035 on a foreign core. Security definer, since a
+-- worker's role may change no flow.
 -- Called by: clients, commands, operators.   Locks: the new row.
 create or replace function pgflowd.pause_flow(
   flow_slug text, reason text default null, actor text default null)

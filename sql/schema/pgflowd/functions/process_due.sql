@@ -1,14 +1,14 @@
--- process_due(max_rows): passes on places of limits, gives new signals to the tasks that wait for them, starts and ends runs whose time
--- has come, tells those who wait for a run that it has ended, and frees tasks whose wait is over, each at
--- most so many. A run that may begin since another one has ended begins in the same call. Returns how
--- much it has done (null: another one is at it), and in how many seconds there may be more to do (null:
--- nothing is known), and whether schedules are due, whose ticks only a daemon can compute (due_schedules, tick).
--- While nothing is due it costs one statement with six looks into partial indexes.
--- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
--- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
--- passed over, and met again: soon, then ever later, at most after a second.
--- Due times are compared with now(): the clock is volatile, and no index would serve. Without sorts what
--- comes first is found by the one index that has the order, whatever the statistics say.
+-- process_due(max_rows): passes on places of limits, gives new signals to the tasks that wait for them,
+-- starts and ends runs whose time has come, tells those who wait for a run that it has ended, and frees
+-- tasks whose wait is over, each at most so many. A run that may begin since another one has ended
+-- begins in the same call. Returns how much it has done (null: another one is at it), and in how many
+-- seconds there may be more to do (null: nothing is known), and whether schedules are due, whose ticks
+-- only a daemon can compute (due_schedules, tick). While nothing is due it costs one statement with six
+-- looks into partial indexes. One at a time in the whole database, so that sweeps do not do the same
+-- work. What is late by a second is done by whoever comes, as anybody may hold an advisory lock. A run
+-- that is locked is passed over, and met again: soon, then ever later, at most after a second. Due times
+-- are compared with now(): the clock is volatile, and no index would serve. Without sorts what comes
+-- first is found by the one index that has the order, whatever the statistics say.
 -- Called by: the sweeper; operators.
 -- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits,
 -- _process_due_awaits and _process_due_runs.

@@ -1,9 +1,9 @@
--- prune(older_than, flow_slug, keep_failed, max_runs, actor): deletes runs that ended so long ago, the oldest
--- first, with all that belongs to them, of one flow or (null) of all; with `keep_failed` only those that completed.
--- Returns how many: about max_runs, since families go whole; less if there are no more. A run stays with its
--- whole family while one of it is open, younger or locked, while somebody waits for its end, and while the sweep
--- is to look at it.
--- All in one transaction: for more than some thousands call it again, or use `pgflowd runs prune`.
+-- prune(older_than, flow_slug, keep_failed, max_runs, actor): deletes runs that ended so long ago, the
+-- oldest first, with all that belongs to them, of one flow or (null) of all; with `keep_failed` only
+-- those that completed. Returns how many: about max_runs, since families go whole; less if there are no
+-- more. A run stays with its whole family while one of it is open, younger or locked, while somebody
+-- waits for its end, and while the sweep is to look at it. All in one transaction: for more than some
+-- thousands call it again, or use `pgflowd runs prune`.
 -- Called by: operators.   Locks: see _prune.
 create or replace function pgflowd.prune(
   older_than interval, flow_slug text default null, keep_failed boolean default false,

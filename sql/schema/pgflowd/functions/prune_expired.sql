@@ -1,8 +1,8 @@
 -- prune_expired(max_runs, after_at, after_run): deletes runs that are older than the settings
--- retention_completed and retention_failed allow, and actions older than retention_actions, a part at a time as
--- prune_next. Returns how many runs (null: another sweeper is at it), and after which run to go on: null at
--- the end.
--- Security definer, since a worker's role may delete no run: it may only have done what owners have set.
+-- retention_completed and retention_failed allow, and actions older than retention_actions, a part at a
+-- time as prune_next. Returns how many runs (null: another sweeper is at it), and after which run to go
+-- on: null at the end. Security definer, since a worker's role may delete no run: it may only have done
+-- what owners have set.
 -- Called by: the sweeper.   Locks: see _prune; actions.
 create or replace function pgflowd.prune_expired(
   max_runs int, inout after_at timestamptz default null, inout after_run uuid default null,

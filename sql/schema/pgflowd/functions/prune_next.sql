@@ -1,7 +1,7 @@
--- prune_next(older_than, flow_slug, keep_failed, max_runs, only_count, after_at, after_run, actor): does a part of
--- what `prune` does, in a transaction of its own: among the runs that began next after `after_at` (null: the
--- oldest). Or it only counts them. Returns how many, and after which run to go on: null at the end.
--- The action is kept with the part that has an actor, so the command names one once.
+-- prune_next(older_than, flow_slug, keep_failed, max_runs, only_count, after_at, after_run, actor): does
+-- a part of what `prune` does, in a transaction of its own: among the runs that began next after
+-- `after_at` (null: the oldest). Or it only counts them. Returns how many, and after which run to go on:
+-- null at the end. The action is kept with the part that has an actor, so the command names one once.
 -- Called by: `pgflowd runs prune`.   Locks: see _prune.
 create or replace function pgflowd.prune_next(
   older_than interval, flow_slug text, keep_failed boolean, max_runs int, only_count boolean,

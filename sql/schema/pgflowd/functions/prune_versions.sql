@@ -1,8 +1,8 @@
--- prune_versions(name, actor): deletes the versions that are not current and of which no run is left, and returns their
--- flows. The first one stays: its flow has the name itself, which workers of other runtimes start. So does one that undoes
--- runs of a version that there is.
--- PF002 for an unknown flow.
--- Called by: `pgflowd flows prune-versions`; operators.   Locks: the definition of the name; see pgflow.delete_flow_and_data.
+-- prune_versions(name, actor): deletes the versions that are not current and of which no run is left,
+-- and returns their flows. The first one stays: its flow has the name itself, which workers of other
+-- runtimes start. So does one that undoes runs of a version that there is. PF002 for an unknown flow.
+-- Called by: `pgflowd flows prune-versions`; operators.   Locks: the definition of the name; see
+-- pgflow.delete_flow_and_data.
 create or replace function pgflowd.prune_versions(name text, actor text default null)
 returns text[] language plpgsql set search_path = '' as $$
 declare

@@ -1,5 +1,6 @@
--- read_original(run_id, step_slug, task_index, parts): returns the task that this one of an undo run undoes, as
--- read_originals; no row if the plan of the run has nothing for it. PF002 for a run that undoes no other.
+-- read_original(run_id, step_slug, task_index, parts): returns the task that this one of an undo run
+-- undoes, as read_originals; no row if the plan of the run has nothing for it. PF002 for a run that
+-- undoes no other.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.read_original(
   run_id uuid, step_slug text, task_index int, parts text[])

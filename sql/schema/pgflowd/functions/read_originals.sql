@@ -1,10 +1,10 @@
--- read_originals(run_ids, step_slugs, task_indexes, asked, most_bytes): returns for tasks of undo runs, by their
--- places in the arrays, the tasks that they undo; no row for a task whose run undoes no other, or has it not in its
--- plan. `asked` has by the slugs of these steps which parts are wanted of `output`, `run` (the run's input) and
--- `item` (the element of a map); the others are null, as are those that do not exist. A task that completed when
--- its run had ended has its output in an attempt. With `most_bytes` there is no row either where the parts, as they
--- are stored, are larger.
--- The plan of a run and the elements of a map may be large, so each is read once.
+-- read_originals(run_ids, step_slugs, task_indexes, asked, most_bytes): returns for tasks of undo runs,
+-- by their places in the arrays, the tasks that they undo; no row for a task whose run undoes no other,
+-- or has it not in its plan. `asked` has by the slugs of these steps which parts are wanted of `output`,
+-- `run` (the run's input) and `item` (the element of a map); the others are null, as are those that do
+-- not exist. A task that completed when its run had ended has its output in an attempt. With
+-- `most_bytes` there is no row either where the parts, as they are stored, are larger. The plan of a run
+-- and the elements of a map may be large, so each is read once.
 -- Called by: read_original; workers.   Locks: nothing.
 create or replace function pgflowd.read_originals(
   run_ids uuid[], step_slugs text[], task_indexes int[], asked jsonb, most_bytes int default null)

@@ -1,5 +1,6 @@
 -- recover_stalled(stale_threshold, max_tasks): queues stalled tasks again, and the newest queued ones
--- whose message is gone, and fills places of limits; returns their number. Tasks that stalled too often are failed for good.
+-- whose message is gone, and fills places of limits; returns their number. Tasks that stalled too often
+-- are failed for good.
 -- Called by: operators.   Locks: see sweep and resend.
 create or replace function pgflowd.recover_stalled(
   stale_threshold interval default '60 s', max_tasks int default 500)

@@ -1,8 +1,8 @@
--- reschedule(run_id, start_at, expires_at, reason, actor): lets a planned run begin at another time, or any open run
--- expire at another time; null leaves it as it is. Returns the status as start does. PF002 for an
--- unknown run, PF003 for one that has ended, or that has begun and is to begin at another time; PF009
--- for times that cannot be.
--- Security definer, so that a role which may touch no table can change what it started.
+-- reschedule(run_id, start_at, expires_at, reason, actor): lets a planned run begin at another time, or
+-- any open run expire at another time; null leaves it as it is. Returns the status as start does. PF002
+-- for an unknown run, PF003 for one that has ended, or that has begun and is to begin at another time;
+-- PF009 for times that cannot be. Security definer, so that a role which may touch no table can change
+-- what it started.
 -- Called by: clients, commands, applications.
 -- Locks: the run, its row in pgflowd.runs.
 create or replace function pgflowd.reschedule(

@@ -1,6 +1,6 @@
--- resume(run_id, reason, actor): tasks of a paused run may begin again, and its timers go on with what was
--- left of them; returns `resumed`, or `repeated` when it is not paused. See _resume. PF002 for an unknown run.
--- Security definer, so that a role which may touch no table can resume what it started.
+-- resume(run_id, reason, actor): tasks of a paused run may begin again, and its timers go on with what
+-- was left of them; returns `resumed`, or `repeated` when it is not paused. See _resume. PF002 for an
+-- unknown run. Security definer, so that a role which may touch no table can resume what it started.
 -- Called by: clients, commands, operators.   Locks: see _resume.
 create or replace function pgflowd.resume(
   run_id uuid, reason text default null, actor text default null)

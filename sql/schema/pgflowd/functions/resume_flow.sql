@@ -1,7 +1,7 @@
--- resume_flow(flow_slug, reason, actor): tasks of a paused flow, and of all its versions, may begin again; returns `resumed`, or `repeated` when
--- it is not paused. Those that wait for places of limits get them by the next sweep (refill_limits).
--- PF002 for an unknown flow.
--- Security definer, since a worker's role may change no flow.
+-- resume_flow(flow_slug, reason, actor): tasks of a paused flow, and of all its versions, may begin
+-- again; returns `resumed`, or `repeated` when it is not paused. Those that wait for places of limits
+-- get them by the next sweep (refill_limits). PF002 for an unknown flow. Security definer, since a
+-- worker's role may change no flow.
 -- Called by: clients, commands, operators.   Locks: its row in paused_flows.
 create or replace function pgflowd.resume_flow(
   flow_slug text, reason text default null, actor text default null)

@@ -1,13 +1,14 @@
 -- retry(run_id, actor, even_if_cancelled, reason): tries a failed run again; returns the number of tasks
--- queued again. Completed work stays. The run and its failed steps are started again (a step
--- that failed by its condition is tested again). Each unfinished task gets a new message and all
--- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
--- and only then the task begins anew, or when its lease has lapsed; what a person has begins anew at once. Then the core's pipeline goes
--- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
--- ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
--- was cancelled, unless `even_if_cancelled`; PF005 for one that is, or was, undone, and for the run that undoes it; PF006 for one that had a singleton key which another one
--- has now. What it was before stands in the action: its status, when it ended, and the error.
--- `missing` stands for a column that some cores do not have, as in news.
+-- queued again. Completed work stays. The run and its failed steps are started again (a step that failed
+-- by its condition is tested again). Each unfinished task gets a new message and all its attempts. An
+-- attempt that is still at work on one of them is revoked: its runner is killed, and only then the task
+-- begins anew, or when its lease has lapsed; what a person has begins anew at once. Then the core's
+-- pipeline goes on. A run that expired is one that was cancelled; once retried it expires at a time that
+-- is still ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004
+-- for one that has not failed, that never began, or that was cancelled, unless `even_if_cancelled`;
+-- PF005 for one that is, or was, undone, and for the run that undoes it; PF006 for one that had a
+-- singleton key which another one has now. What it was before stands in the action: its status, when it
+-- ended, and the error. `missing` stands for a column that some cores do not have, as in news.
 -- Called by: clients, commands, operators.
 -- Locks: the key, the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
 -- messages.

@@ -1,5 +1,5 @@
--- roll_up_minutes(): adds minutes of more than two days ago up to hours, and deletes hours of more than ninety days
--- ago; of each flow at most ten thousand rows. Returns how many minutes are hours now.
+-- roll_up_minutes(): adds minutes of more than two days ago up to hours, and deletes hours of more than
+-- ninety days ago; of each flow at most ten thousand rows. Returns how many minutes are hours now.
 -- Called by: the sweeper.   Locks: rows of minutes.
 create or replace function pgflowd.roll_up_minutes()
 returns bigint language plpgsql set search_path = '' as $$

@@ -1,10 +1,11 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
 -- status, and of the started tasks the attempt, its limits and since when, but for what a person does,
 -- since no timeout ends that. A queued task that waits counts as waiting only. `next_at` is when the
--- first of its queued tasks may be claimed, or the first wait is over at the latest. Of a step that failed `attempts`
--- has those that were made: the core counts all as used up where a handler wants no further one. `share` is how much
--- of its tasks is done, where that is known, and `progress` what the running ones told last. It reads no output:
--- a row that is passed on as a whole would bring its own along.
+-- first of its queued tasks may be claimed, or the first wait is over at the latest. Of a step that
+-- failed `attempts` has those that were made: the core counts all as used up where a handler wants no
+-- further one. `share` is how much of its tasks is done, where that is known, and `progress` what the
+-- running ones told last. It reads no output: a row that is passed on as a whole would bring its own
+-- along.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,

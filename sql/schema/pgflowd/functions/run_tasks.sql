@@ -1,9 +1,9 @@
--- run_tasks(run_id, step_slug, statuses, after_index, max_tasks, max_seen): returns tasks of a step in their
--- order, those after this index, as people know them, and of each the last attempt that is kept. With statuses
--- only tasks that have one of these, among `max_seen` of them at most. `searched_to` is the index after which
--- the next page begins, null if there is none; so that it can be told, one row without a task is returned
--- where none is found.
--- The attempts and the statuses are looked up one by one, in the order of the tasks, hence no sort.
+-- run_tasks(run_id, step_slug, statuses, after_index, max_tasks, max_seen): returns tasks of a step in
+-- their order, those after this index, as people know them, and of each the last attempt that is kept.
+-- With statuses only tasks that have one of these, among `max_seen` of them at most. `searched_to` is
+-- the index after which the next page begins, null if there is none; so that it can be told, one row
+-- without a task is returned where none is found. The attempts and the statuses are looked up one by
+-- one, in the order of the tasks, hence no sort.
 -- Called by: `pgflowd runs tasks`.   Locks: nothing.
 create or replace function pgflowd.run_tasks(
   run_id uuid, step_slug text, statuses text[] default null, after_index int default -1,

@@ -1,16 +1,14 @@
--- run_timeline(run_id, after): returns what happened in a run, in the order of time; with `after` only what
--- happened then or later. Nothing is written for it: events are read from the rows that say how the run
--- is, hence of what a retry did again only the last time is told, and the rest by the attempts and actions.
---   run:planned, run:started, run:completed, … step:started, step:completed, …
---   task:started, task:failed, …   an attempt, by its `token`, began, or ended with this outcome; `final` in
---                  `detail` if the task has failed with it
---   task:completed, …   without a token: what became of a task whose attempts do not say so: they were not
---                  kept (`history`), or it was not claimed by us
---   task:waiting, task:freed, signal:received, child:started, child:completed, undo:started, …
---   action:cancel, …   what somebody did; `actor` says who
--- Events of one moment are in the order in which one leads to the other. `detail` never has an input or an
--- output. A run with many tasks has some events for each. `missing` stands for columns that some cores do
--- not have, as in news.
+-- run_timeline(run_id, after): returns what happened in a run, in the order of time; with `after` only
+-- what happened then or later. Nothing is written for it: events are read from the rows that say how the
+-- run is, hence of what a retry did again only the last time is told, and the rest by the attempts and
+-- actions. run:planned, run:started, run:completed, … step:started, step:completed, … task:started,
+-- task:failed, …   an attempt, by its `token`, began, or ended with this outcome; `final` in `detail` if
+-- the task has failed with it task:completed, …   without a token: what became of a task whose attempts
+-- do not say so: they were not kept (`history`), or it was not claimed by us task:waiting, task:freed,
+-- signal:received, child:started, child:completed, undo:started, … action:cancel, …   what somebody did;
+-- `actor` says who Events of one moment are in the order in which one leads to the other. `detail` never
+-- has an input or an output. A run with many tasks has some events for each. `missing` stands for
+-- columns that some cores do not have, as in news.
 -- Called by: clients, commands; applications.   Locks: nothing.
 create or replace function pgflowd.run_timeline(run_id uuid, after timestamptz default null)
 returns table (at timestamptz, event text, step_slug text, task_index int, token bigint, actor text,

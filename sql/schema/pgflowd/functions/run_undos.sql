@@ -1,6 +1,6 @@
--- run_undos(run_id): returns for each step of a run of which something is, or was, to be undone, how many tasks
--- that are, and how many of them are undone, have failed, or are open; as the last undo left each. With the
--- run of the last one, and an error of it.
+-- run_undos(run_id): returns for each step of a run of which something is, or was, to be undone, how
+-- many tasks that are, and how many of them are undone, have failed, or are open; as the last undo left
+-- each. With the run of the last one, and an error of it.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_undos(run_id uuid)
 returns table (step_slug text, tasks int, undone int, failed int, open int, error text)

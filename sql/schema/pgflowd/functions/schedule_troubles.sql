@@ -1,7 +1,8 @@
 -- schedule_troubles(max_rows): the schedules whose last tick started no run, and why, and those that are
--- due for more than a minute. One that ticked in what is the future, since the clock was put back, is due at once.
--- Security definer, since a worker's role may change no schedule.
--- Called by: the sweeper; `pgflowd doctor`.   Locks: the schedules that it makes due, skipping locked ones.
+-- due for more than a minute. One that ticked in what is the future, since the clock was put back, is
+-- due at once. Security definer, since a worker's role may change no schedule.
+-- Called by: the sweeper; `pgflowd doctor`.   Locks: the schedules that it makes due, skipping locked
+-- ones.
 create or replace function pgflowd.schedule_troubles(max_rows int default 20)
 returns table (name text, error text)
 language plpgsql security definer set search_path = '', pg_temp as $$

@@ -1,5 +1,5 @@
--- served_versions(): of each name that has versions the flows that daemons serve: the current one, and those with
--- open runs, oldest first.
+-- served_versions(): of each name that has versions the flows that daemons serve: the current one, and
+-- those with open runs, oldest first.
 -- Called by: the sweeper.   Locks: nothing.
 create or replace function pgflowd.served_versions()
 returns table (name text, flow_slugs text[])

@@ -1,9 +1,9 @@
--- stalled_tasks(stale_threshold, max_tasks): returns the stalled tasks, oldest first: those
--- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, those
--- that upstream's recovery gave up, which stay started for ever, those queued without a message, and
--- those in quarantine.
--- `times` counts how often in a row the task stalled before; of one in quarantine how often at all. It reads the
--- open runs that _open_runs finds; a message that is gone of another one the sweeper sends again (resend).
+-- stalled_tasks(stale_threshold, max_tasks): returns the stalled tasks, oldest first: those whose lease
+-- lapsed, those of workers without leases `stale_threshold` after their timeout, those that upstream's
+-- recovery gave up, which stay started for ever, those queued without a message, and those in
+-- quarantine. `times` counts how often in a row the task stalled before; of one in quarantine how often
+-- at all. It reads the open runs that _open_runs finds; a message that is gone of another one the
+-- sweeper sends again (resend).
 -- Called by: _lock_stalled; commands.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)

@@ -1,15 +1,14 @@
 -- start_child(run_id, step_slug, task_index, token, child_id, given): starts a run as a child of this
 -- task's run, and returns its id; null, and nothing is done, while another transaction has the task or
 -- the singleton key: ask again soon. A child that the task has started before is not started again.
---   child_id  the id of the child, which the caller makes of task, flow and key
---   given     an object with `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or
---             `expires_s`, `labels`, `singleton`, `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate`
--- Where another run has the singleton key and is to be returned, its id is kept in a checkpoint, so that
--- the task gets the same one ever after.
--- PF001 when the token holds no live lease; PF006 if the run to be returned is the parent; the errors
--- of start. A cancel of the parent waits for this
--- or comes before it, so it sees each child; the sweep then cancels them.
--- Security definer, since a worker's role may not lock flows; the flow first, as a deletion does.
+-- child_id  the id of the child, which the caller makes of task, flow and key given     an object with
+-- `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or `expires_s`, `labels`, `singleton`,
+-- `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate` Where another run has the
+-- singleton key and is to be returned, its id is kept in a checkpoint, so that the task gets the same
+-- one ever after. PF001 when the token holds no live lease; PF006 if the run to be returned is the
+-- parent; the errors of start. A cancel of the parent waits for this or comes before it, so it sees each
+-- child; the sweep then cancels them. Security definer, since a worker's role may not lock flows; the
+-- flow first, as a deletion does.
 -- Called by: workers.
 -- Locks: the flow against deletion; the key and the task, without waiting; see start.
 create or replace function pgflowd.start_child(

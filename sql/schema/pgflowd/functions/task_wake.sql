@@ -1,7 +1,7 @@
--- task_wake(run_id, step_slug, task_index, actor, reason): ends the wait of a task now; returns `queued`. What
--- it waited for counts as over: a sleep is slept, a signal or the end of runs did not come in time. Who woke
--- it and why stands in the checkpoint that the task finds. PF002 for an unknown task, PF008 for one that does
--- not wait.
+-- task_wake(run_id, step_slug, task_index, actor, reason): ends the wait of a task now; returns
+-- `queued`. What it waited for counts as over: a sleep is slept, a signal or the end of runs did not
+-- come in time. Who woke it and why stands in the checkpoint that the task finds. PF002 for an unknown
+-- task, PF008 for one that does not wait.
 -- Called by: commands; operators.   Locks: the run, the task; see _free.
 create or replace function pgflowd.task_wake(
   run_id uuid, step_slug text, task_index int, actor text, reason text)

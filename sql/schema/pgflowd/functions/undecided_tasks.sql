@@ -1,6 +1,7 @@
--- undecided_tasks(): returns what waits for a person: tasks in quarantine (`kind` quarantined), and what tasks wait for
--- that no living worker has (`kind` need, with its name), of each flow; the first run, and how many tasks, at most a hundred.
--- And flows that are paused as a whole (`kind` paused), `name`: by whom, and why.
+-- undecided_tasks(): returns what waits for a person: tasks in quarantine (`kind` quarantined), and what
+-- tasks wait for that no living worker has (`kind` need, with its name), of each flow; the first run,
+-- and how many tasks, at most a hundred. And flows that are paused as a whole (`kind` paused), `name`:
+-- by whom, and why.
 -- Called by: the sweeper, commands.   Locks: nothing.
 create or replace function pgflowd.undecided_tasks()
 returns table (flow_slug text, kind text, name text, run_id uuid, tasks bigint)

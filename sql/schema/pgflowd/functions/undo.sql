@@ -1,9 +1,10 @@
--- undo(run_id, reason, actor, again): undoes what the tasks of a run did, once it has ended, by the undos of its
--- steps, in reverse order; returns `wanted`, or `repeated` if that was wanted before. The sweep starts another run
--- for it, as soon as no handler of this one is at work. With `again` an undo that has failed is tried once
--- more: what it has undone stays as it is. PF002 for an unknown run, PF003 for one that has not ended, or never
--- began, PF005 if there is nothing to try again, PF022 if no step of the flow has an undo.
--- Security definer, so that a role which may touch no table can undo what it started.
+-- undo(run_id, reason, actor, again): undoes what the tasks of a run did, once it has ended, by the
+-- undos of its steps, in reverse order; returns `wanted`, or `repeated` if that was wanted before. The
+-- sweep starts another run for it, as soon as no handler of this one is at work. With `again` an undo
+-- that has failed is tried once more: what it has undone stays as it is. PF002 for an unknown run, PF003
+-- for one that has not ended, or never began, PF005 if there is nothing to try again, PF022 if no step
+-- of the flow has an undo. Security definer, so that a role which may touch no table can undo what it
+-- started.
 -- Called by: clients, commands, operators.   Locks: the run, its row in pgflowd.runs.
 create or replace function pgflowd.undo(
   run_id uuid, reason text default null, actor text default null, again boolean default false)

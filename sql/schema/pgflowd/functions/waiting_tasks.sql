@@ -1,5 +1,5 @@
--- waiting_tasks(): returns how many tasks of each flow wait, by kind of wait, of flows with such tasks. It counts to
--- ten thousand of a flow.
+-- waiting_tasks(): returns how many tasks of each flow wait, by kind of wait, of flows with such tasks.
+-- It counts to ten thousand of a flow.
 -- Called by: the sweeper, commands.   Locks: nothing.
 create or replace function pgflowd.waiting_tasks()
 returns table (flow_slug text, kind text, waiting bigint)

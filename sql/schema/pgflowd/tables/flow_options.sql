@@ -1,8 +1,9 @@
--- flow_options: what is known of a flow's options besides those in pgflow.flows. Only flows whose code sets an
--- option have a row. `on_failure`, `on_cancel`: whether a run that fails, or is cancelled, is undone; null is `undo`
--- and `keep`. They follow the code each time that a flow is defined, and mean nothing while no step has an undo.
--- `deployed`: what the code said of the other options when it was last deployed, by their names in shapes
--- (compare_options). `input_schema`: the JSON Schema of what runs take, if the code says so by types.
+-- flow_options: what is known of a flow's options besides those in pgflow.flows. Only flows whose code
+-- sets an option have a row. `on_failure`, `on_cancel`: whether a run that fails, or is cancelled, is
+-- undone; null is `undo` and `keep`. They follow the code each time that a flow is defined, and mean
+-- nothing while no step has an undo. `deployed`: what the code said of the other options when it was
+-- last deployed, by their names in shapes (compare_options). `input_schema`: the JSON Schema of what
+-- runs take, if the code says so by types.
 create table if not exists pgflowd.flow_options (
   flow_slug text not null,
   on_failure text,

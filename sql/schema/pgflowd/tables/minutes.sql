@@ -1,7 +1,8 @@
--- minutes: what workers did in each minute: of each step how many attempts ended and how, and how long they ran
--- and had waited; step '' has the runs that ended. After two days they are added up to hours, which stay for ninety.
--- `ran` and `waited` are histograms: how many took at most so long as _time_bounds says, in the last place longer.
--- Workers of other runtimes are not in it. A worker writes once a minute while tasks end, so no report does.
+-- minutes: what workers did in each minute: of each step how many attempts ended and how, and how long
+-- they ran and had waited; step '' has the runs that ended. After two days they are added up to hours,
+-- which stay for ninety. `ran` and `waited` are histograms: how many took at most so long as
+-- _time_bounds says, in the last place longer. Workers of other runtimes are not in it. A worker writes
+-- once a minute while tasks end, so no report does.
 create table if not exists pgflowd.minutes (
   flow_slug text not null,
   is_hour boolean not null default false,

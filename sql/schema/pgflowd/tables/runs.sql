@@ -1,17 +1,17 @@
 -- runs: what a run has besides its row in pgflow.runs: wishes of its start, and how it was ended from
--- outside. Only runs that need one have a row. A run that may not begin yet is `planned`: it has its
--- row here only, so nobody can start it early; `ended` is one that never began. `due_at`: when the
--- sweep looks at it, to start it or to end it. `singleton_key`: one run at a time has it (`holds_key`), the
--- others wait in line, by `created_at`; one that `replaces` ends those before it. `after_mode`: how a planned
--- run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when somebody asked
--- for the run, and who. `parent_run_id`, `parent_step`, `parent_index`: the task that has started it, as a
--- child of its run.
--- `paused_at`: since when none of its tasks begins. `undo_state`: how far its undo is, once one is wanted, and by
--- whom (nobody: it failed or was cancelled); `undo_generation` is the number of that undo, which is a run of its
--- own (_undo_run_id), and says in `undo_of` what it undoes.
--- `traceparent`, `tracestate`: the trace of the caller, as W3C writes it; without one nothing is stored.
--- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
--- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
+-- outside. Only runs that need one have a row. A run that may not begin yet is `planned`: it has its row
+-- here only, so nobody can start it early; `ended` is one that never began. `due_at`: when the sweep
+-- looks at it, to start it or to end it. `singleton_key`: one run at a time has it (`holds_key`), the
+-- others wait in line, by `created_at`; one that `replaces` ends those before it. `after_mode`: how a
+-- planned run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when
+-- somebody asked for the run, and who. `parent_run_id`, `parent_step`, `parent_index`: the task that has
+-- started it, as a child of its run. `paused_at`: since when none of its tasks begins. `undo_state`: how
+-- far its undo is, once one is wanted, and by whom (nobody: it failed or was cancelled);
+-- `undo_generation` is the number of that undo, which is a run of its own (_undo_run_id), and says in
+-- `undo_of` what it undoes. `traceparent`, `tracestate`: the trace of the caller, as W3C writes it;
+-- without one nothing is stored. Without a foreign key to pgflow.runs, hence; what deletes a run deletes
+-- its row (_forget_runs). The one to flows refuses an unknown flow, and deletes what is planned for a
+-- flow that is deleted.
 create table if not exists pgflowd.runs (
   run_id uuid not null,
   flow_slug text not null,

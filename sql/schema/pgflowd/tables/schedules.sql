@@ -1,8 +1,9 @@
--- schedules: what starts runs by the calendar. `due_at`: when the sweeper looks at it next, which is its next
--- tick, or earlier where that has not been computed yet; null while it is paused. `ticks_from`: ticks from
--- then on have not been dealt with. `ticked_at`: when it was looked at last; `last_at`, `last_run_id`: the last
--- tick that was run, and its run. `error`, `failed_at`: why its last tick started no run. `origin`: `code`
--- for one that a flow asks for, and each definition writes anew; `operator` for all others.
+-- schedules: what starts runs by the calendar. `due_at`: when the sweeper looks at it next, which is its
+-- next tick, or earlier where that has not been computed yet; null while it is paused. `ticks_from`:
+-- ticks from then on have not been dealt with. `ticked_at`: when it was looked at last; `last_at`,
+-- `last_run_id`: the last tick that was run, and its run. `error`, `failed_at`: why its last tick
+-- started no run. `origin`: `code` for one that a flow asks for, and each definition writes anew;
+-- `operator` for all others.
 create table if not exists pgflowd.schedules (
   name text not null,
   flow_slug text not null,

@@ -1,10 +1,11 @@
 -- step_options: what a step asks for besides the options in pgflow.steps. Only steps that ask for
 -- something have a row. `needs`: the caps that a worker must have, all of them; they follow the code
--- each time that a flow is defined. `limit_slots`: how many of its tasks may be at work at once, or of all those that
--- share `limit_name` and what stands at `limit_path` in the run's input ({run,…}) or the map's element
--- ({item,…}). `crash_limit` and `on_crash_limit` stand for the settings of these names. `undo`: the step undo_<step_slug> of flow undo_<flow_slug> undoes
--- its tasks, those that `completed`, or all that were `attempted`; it follows the code. `deployed`: what the code said of
--- the options that may be tuned when it was last deployed, by their names in shapes (compare_options).
+-- each time that a flow is defined. `limit_slots`: how many of its tasks may be at work at once, or of
+-- all those that share `limit_name` and what stands at `limit_path` in the run's input ({run,…}) or the
+-- map's element ({item,…}). `crash_limit` and `on_crash_limit` stand for the settings of these names.
+-- `undo`: the step undo_<step_slug> of flow undo_<flow_slug> undoes its tasks, those that `completed`,
+-- or all that were `attempted`; it follows the code. `deployed`: what the code said of the options that
+-- may be tuned when it was last deployed, by their names in shapes (compare_options).
 create table if not exists pgflowd.step_options (
   flow_slug text not null,
   step_slug text not null,

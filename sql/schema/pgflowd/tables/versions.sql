@@ -1,7 +1,8 @@
--- versions: the versions of flows whose shape has changed. Each is a flow of its own in pgflow.flows, with a queue of its
--- own: `flow_slug` of the first is the name itself, of the others the name and a number. A flow of which nobody has
--- changed the shape has no row. `is_current`: starts by name go there. `fingerprint`: of its shape
--- (_shape_fingerprint). A version's row is made before its flow, which looks here for its name. `code`: what whoever deployed it said of the code, such as a commit.
+-- versions: the versions of flows whose shape has changed. Each is a flow of its own in pgflow.flows,
+-- with a queue of its own: `flow_slug` of the first is the name itself, of the others the name and a
+-- number. A flow of which nobody has changed the shape has no row. `is_current`: starts by name go
+-- there. `fingerprint`: of its shape (_shape_fingerprint). A version's row is made before its flow,
+-- which looks here for its name. `code`: what whoever deployed it said of the code, such as a commit.
 create table if not exists pgflowd.versions (
   name text not null,
   version int not null,

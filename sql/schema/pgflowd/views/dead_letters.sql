@@ -1,5 +1,6 @@
--- dead_letters: the tasks that have failed for good, and their runs with them, with the last attempt that is
--- kept, and its number: the core counts all attempts as used up where a handler wants no further one. Those of cancelled runs, of runs that expired and of those that are undone are none.
+-- dead_letters: the tasks that have failed for good, and their runs with them, with the last attempt
+-- that is kept, and its number: the core counts all attempts as used up where a handler wants no further
+-- one. Those of cancelled runs, of runs that expired and of those that are undone are none.
 -- `pgflowd.list_dead` is short, whatever there is.
 create or replace view pgflowd.dead_letters as
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,

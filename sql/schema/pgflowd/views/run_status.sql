@@ -1,7 +1,7 @@
--- run_status: each run with its status as people know it, its wishes, and who cancelled or paused it; also runs that
--- have not begun, and those that never did. `undo_run_id` is the run that undoes it, or was to; `undo_of` what it
--- undoes itself. `blocked_by` has the runs that must end before this one begins.
--- Its waits are looked up only while it is open, and its steps only if there are waits.
+-- run_status: each run with its status as people know it, its wishes, and who cancelled or paused it;
+-- also runs that have not begun, and those that never did. `undo_run_id` is the run that undoes it, or
+-- was to; `undo_of` what it undoes itself. `blocked_by` has the runs that must end before this one
+-- begins. Its waits are looked up only while it is open, and its steps only if there are waits.
 create or replace view pgflowd.run_status as
   select run.run_id, run.flow_slug,
          pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,

@@ -1,5 +1,5 @@
--- _set_undo_options(flow_slug, shape): which steps have an undo, which settle, and what a failure or cancel of a run
--- means, is what this shape says.
+-- _set_undo_options(flow_slug, shape): which steps have an undo, which settle, and what a failure or
+-- cancel of a run means, is what this shape says.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_undo_options(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '' as $$
