@@ -173,18 +173,18 @@ class SpanExports:
 
     def _export_all(self) -> None:
         while batch := self._next_batch():
-            rebuilt = []
+            spans = []
             for span in batch:
                 try:
-                    rebuilt.append(self._exporter.span_of(span))
+                    spans.append(self._exporter.span_of(span))
                 except Exception as error:  # whoever is our user may send anything
                     self._say(f"what came as a span is none: {type(error).__name__}: {error}")
-            has_gone, is_refused = self._exporter.export(rebuilt) if rebuilt else (True, False)
+            has_gone, is_refused = self._exporter.export(spans) if spans else (True, False)
             with self._changed:
                 self._exporting = 0
                 if has_gone or is_refused:
-                    self._counts["sent" if has_gone else "failed"] += len(rebuilt)
-                    self._counts["failed"] += len(batch) - len(rebuilt)
+                    self._counts["sent" if has_gone else "failed"] += len(spans)
+                    self._counts["failed"] += len(batch) - len(spans)
                     continue
                 self._queue.extendleft(reversed(batch))
                 if self._is_closing:
