@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+CONSUMER = 5
+
 
 class CollectedSpan(NamedTuple):
     trace: str
@@ -86,7 +88,8 @@ def collecting() -> Iterator[Collector]:
 
 
 def faults(spans: list[CollectedSpan], skew_ms: float = 20.0) -> list[str]:
-    """What is wrong with a trace: a parent that is not there, or does not last as long."""
+    """What is wrong with a trace: a parent that is not there, or does not last as long. Only the
+    start of a run ends before its run."""
     by_id = {each.id: each for each in spans}
     found = []
     for each in spans:
@@ -97,6 +100,8 @@ def faults(spans: list[CollectedSpan], skew_ms: float = 20.0) -> list[str]:
             found.append(f"{each.name} has no parent")
         elif each.start < parent.start - skew_ms * 1e6:
             found.append(f"{each.name} begins {(parent.start - each.start) / 1e6} ms too soon")
+        elif each.end > parent.end + skew_ms * 1e6 and each.kind != CONSUMER:
+            found.append(f"{each.name} ends {(each.end - parent.end) / 1e6} ms after {parent.name}")
     return found
 
 

@@ -32,14 +32,47 @@ def work(run, ctx):
             pathlib.Path(run["mark"]).write_text(str(os.getpid()))
             time.sleep(60)
 """
+STRANGE: dict[str, Any] = {
+    "trace": "2" * 32, "id": "3" * 16, "parent": None, "state": None, "name": "half \ud800",
+    "start": 1, "end": 2, "error": None, "links": [["7" * 32, "6" * 16]], "scope": ["one", None],
+    "attributes": {"large": 1 << 70, "yes": True, "list": [1, None, 2], "deep": {"a": 1},
+                   "none": None},
+}  # fmt: skip
+HIDDEN = """
+import os, sys
+
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter")):
+            if os.path.exists(os.environ["HIDDEN"]):
+                raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Hiding())
+"""
 
 
 def test_who_is_killed_loses_only_its_own_spans(
     setup: DaemonSetup, collector: Collector, database: ScratchDatabase, tmp_path: Any
 ) -> None:
+    hidden, site = tmp_path / "hidden", tmp_path / "site"
+    site.mkdir()
+    hidden.touch()
+    (site / "sitecustomize.py").write_text(HIDDEN)
+    setup.environ |= {"PYTHONPATH": str(site), "HIDDEN": str(hidden)}
     setup.module("alpha_flow", FLOW)
     daemon = setup.serve(telemetry={"traces": "on"})
     conn = database.connect()
+
+    # without the extra: the exporter is parked, handlers run; a reload finds what was installed
+    daemon.until("child.parked", child="exporter", code="E505")
+    problem = next(each for each in daemon.ask()["problems"] if each["code"] == "E505")
+    assert "install pgflowd[otel]" in problem["text"]
+    daemon.until("run.completed", run=str(start_run(database, "alpha")))
+    hidden.unlink()
+    setup.module("alpha_flow", FLOW + "# changed\n")
+    assert daemon.command("reload").returncode == 0
+    daemon.until("child.ready", child="exporter")
+    daemon.until("child.ready", 2, child="worker alpha")
 
     def ran(run_id: str) -> Any:
         return until(lambda: [s for s in collector.named("run alpha") if s.trace == run_id], 20)
@@ -80,12 +113,18 @@ def test_who_is_killed_loses_only_its_own_spans(
     collector.status = 503
     _, trace = run()
     sender = SpanSender(socket_path(str(daemon.control)))
+    sender.send([STRANGE, STRANGE | {"id": "12"}, STRANGE | {"id": "5" * 16, "attributes": 1}])
     many = [{"trace": "1" * 32, "id": f"{nr:016x}", "padding": "x" * 100} for nr in range(500)]
     until(lambda: sender.send(many) or counts(daemon)["dropped"], 20)
     assert daemon.ask()["exporter"]["queued"] <= MAX_QUEUE
     collector.status = 200
     until(lambda: counts(daemon)["failed"] >= MAX_QUEUE - 600, 30)  # these were no spans
     until(lambda: len(collector.of_trace(trace)) == 5, 10)
+    [strange] = collector.of_trace(STRANGE["trace"])  # beside those that are none
+    assert (strange.name, strange.kind, strange.links) == ("half ?", 1, ("6" * 16,))
+    known = strange.attributes
+    assert (known["large"], known["yes"], known["deep"]) == (str(1 << 70), True, "{'a': 1}")
+    assert [each.int_value for each in known["list"].values] == [1, 2] and "none" not in known
 
     # the exporter: what it had; it comes back alone
     before = daemon.pids()

@@ -110,13 +110,18 @@ def test_documents_name_their_parents_and_tell_no_secrets() -> None:
         RunChange("another", None, RunStatus.COMPLETED, 4.0, None, 1013.0),
     ]
     step, run = (
-        spans.part_document(each, "mail", {own.step: ["before"]}, hide)
+        spans.part_document(each, "mail", 1000.0, {own.step: ["before"]}, hide)
         for each in spans.ended_parts([report], changes)
     )
 
     assert [attempt["parent"], step["parent"], run["parent"]] == [step["id"], run["id"], SPAN]
     assert (attempt["start"], attempt["end"]) == (1010 * 10**9, 1012_500_000_000)
     assert (run["start"], step["start"]) == (1009 * 10**9, 1013 * 10**9)
+    assert (run["end"], step["end"]) == (1013 * 10**9, 1013 * 10**9)
+    early = replace(changes[0], ended_at=1011.0)  # by a transaction of the handler's
+    [part] = spans.ended_parts([report], [early])
+    early_step = spans.part_document(part, "mail", 1000.0, {}, hide)
+    assert (early_step["start"], early_step["end"]) == (1011 * 10**9, attempt["end"])
     assert step["links"] == [(TRACE, step_span(RUN, "before"))]
     assert attempt["attributes"]["pgflow.previous"] == "failed"
     assert (attempt["error"], step["error"], run["error"]) == ("it was ***", None, "***")

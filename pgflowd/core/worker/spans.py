@@ -41,6 +41,7 @@ class EndedPart(NamedTuple):
 
     change: RunChange
     task: Task
+    not_before: float | None  # when its last attempt of these reports has ended
 
 
 def is_traced(task: Task) -> bool:
@@ -82,11 +83,19 @@ def ended_attempts(
 def ended_parts(
     reports: Iterable[TaskReport], changes: Iterable[RunChange]
 ) -> tuple[EndedPart, ...]:
-    """The steps and runs that have ended, of runs whose spans are written."""
-    tasks = {each.task.run_id: each.task for each in reports if is_traced(each.task)}
+    """The steps and runs that have ended, of runs whose spans are written. Who completes a task in
+    a transaction of its own has its step end with that transaction's begin, before the attempt."""
+    tasks: dict[str, Task] = {}
+    last: dict[tuple[str, str | None], float] = {}
+    for each in reports:
+        task = each.task
+        if is_traced(task) and each.ended_at is not None:
+            tasks[task.run_id] = task
+            for part in ((task.run_id, task.step), (task.run_id, None)):
+                last[part] = max(last.get(part, 0.0), each.ended_at)
     return tuple(
         [
-            EndedPart(change, tasks[change.run_id])
+            EndedPart(change, tasks[change.run_id], last.get((change.run_id, change.step)))
             for change in changes
             if change.run_id in tasks
             and change.ended_at is not None
@@ -134,9 +143,13 @@ def attempt_document(
 
 
 def part_document(
-    ended: EndedPart, flow: str, deps: Mapping[str, Sequence[str]], hide: Callable[[str], str]
+    ended: EndedPart,
+    flow: str,
+    since: float,
+    deps: Mapping[str, Sequence[str]],
+    hide: Callable[[str], str],
 ) -> Document:
-    """The span of a step or run that has ended."""
+    """The span of a step or run that has ended; `since`: when the worker's clock was 0."""
     change, trace = ended.change, ended.task.trace
     assert trace is not None and change.ended_at is not None
     run_id, step = change.run_id, change.step
@@ -146,7 +159,10 @@ def part_document(
         "pgflow.step": step,
         "pgflow.status": change.status.value,
     }
-    times = change.ended_at - (change.took_s or 0.0), change.ended_at
+    began_at, ended_at = change.ended_at - (change.took_s or 0.0), change.ended_at
+    if ended.not_before is not None:
+        ended_at = max(ended_at, since + ended.not_before)
+    times = began_at, ended_at
     error = None
     if change.status in _FAILED:
         error = hide((change.error or "")[:MAX_TEXT_CHARS])

@@ -304,7 +304,7 @@ class _Worker:
         since, flow = time.time() - time.monotonic(), self._served.slug
         deps, hide = self._session.deps, self._log.without_secrets
         documents = [attempt_document(each, flow, since, hide) for each in action.attempts]
-        documents += [part_document(each, flow, deps, hide) for each in action.parts]
+        documents += [part_document(each, flow, since, deps, hide) for each in action.parts]
         self._spans.send(documents)
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
