@@ -76,6 +76,20 @@ def test_the_last_attempt_is_told_once(
         assert [each["attempt"] for each in outcomes] == [1, 2], "its outcome counts, and no crash"
         texts = [text for text, _ in told(collector)]  # it may be gone before its runner dies
         assert texts in ([text], [text, "attempt 2 of two"])
+        setup.config(worker={"isolation": "reuse"})
+        assert daemon.command("reload").returncode == 0
+        for fails in ("three", "four"):  # one runner has both; the second is told at once
+            run_id = start_run(database, "alpha", fails=fails)
+            daemon.until("run.failed", run=str(run_id))
+            until(lambda fails=fails: told(collector)[-1][0] == f"attempt 2 of {fails}", 10)
+        assert [text for text, _ in told(collector)] == [
+            *texts,
+            "attempt 2 of three",
+            "attempt 2 of four",
+        ]
+        assert told(collector)[-1][1]["pgflow.run"] == str(run_id)
+        pids = {each["pid"] for each in daemon.events("task.failed") if each["run"] == str(run_id)}
+        assert len(pids) == 1
     else:
         setup.config(worker=worker, telemetry={"sentry": "every"})
         assert daemon.command("reload").returncode == 0
