@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.host.process_use import ProcessUse
 from pgflowd.testing.until import until
 
@@ -20,7 +21,7 @@ time.sleep(60)
 
 def status(worker: int | None) -> dict[str, Any]:
     nobody = {"pid": None}
-    singles = dict.fromkeys(("listener", "sweeper", "http"), nobody)
+    singles = {kind.name: nobody for kind in SINGLE_KINDS}
     return {"pid": os.getpid(), **singles, "flows": [{"slug": "mail", "pid": worker}]}
 
 

@@ -42,10 +42,11 @@ LARGE = """
 POISONED_CLAIMS = """
     create table public.poison (text text);
     create schema good;
-    alter function pgflowd.claim(text, uuid, int, interval, text[], text[]) set schema good;
+    alter function pgflowd.claim(text, uuid, int, interval, text[], text[], boolean)
+      set schema good;
     create function pgflowd.claim(
       flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
-      with_run text[] default null, caps text[] default null)
+      with_run text[] default null, caps text[] default null, with_trace boolean default false)
     returns setof pgflowd.claimed_task language plpgsql as $$
     begin
       if exists (select from public.poison) then

@@ -99,7 +99,7 @@ class RunProgress:
             task.message.visible_at = self.now + delay_s
             return
         if options["settle"]:
-            self._complete(state, task, {FAILURE_MARK: {"message": message}})
+            self.complete(state, task, {FAILURE_MARK: {"message": message}})
             return
         task.become(TaskStatus.FAILED)
         task.message.is_archived = True

@@ -215,7 +215,7 @@ CALLS: dict[str, Callable[[LeaseDatabase], tuple[Any, ...]]] = {
     "undo": lambda db: (undoable(db),),
 }
 STARTS = {"start_flow", "start_flows", "start_flow_sync"}  # a run keeps who asked for it
-READS = {"close", "get_run", "get_run_with_states", "schedules", "timeline", "wait"}
+READS = {"close", "follow", "get_run", "get_run_with_states", "schedules", "timeline", "wait"}
 
 
 def failed(db: LeaseDatabase) -> Any:
