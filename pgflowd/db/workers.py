@@ -57,6 +57,8 @@ def insert_row(
             conn.execute(resume, (worker_id,))
         if caps:
             conn.execute(_NOTE_CAPS, (worker_id, list(caps)))
+        elif is_known:  # it may have had some before a reload
+            conn.execute("delete from pgflowd.worker_caps where worker_id = %s", (worker_id,))
 
 
 def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:

@@ -178,10 +178,13 @@ class Place:
 
     def start(self) -> Daemon:
         self.asked_to_end = self.killed = self.hurt = False
-        caps = {"caps": ["80gb", "gpu"]} if self.name == CAPABLE else {}
-        worker = PROFILE["worker"] | caps
-        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": worker} | self.own)
+        self.daemon = self.setup.start(self.name, **self.profile())
         return self.daemon
+
+    def profile(self, **worker: Any) -> dict[str, Any]:
+        """Its settings, with these of its workers."""
+        caps = {"caps": ["80gb", "gpu"]} if self.name == CAPABLE else {}
+        return {**PROFILE, "worker": {**PROFILE["worker"], **caps, **worker}, **self.own}
 
     def has_state(self, number: int) -> None:
         """From its next start or reload on the daemon has this state of the flow that changes."""

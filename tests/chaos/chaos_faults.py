@@ -13,7 +13,7 @@ from pathlib import Path
 
 import chaos_versions
 import psycopg
-from chaos_environment import KINDS, PROFILE, ROOM, Environment, Place, signalled
+from chaos_environment import KINDS, ROOM, Environment, Place, signalled
 
 Fault = Callable[[Environment, Place], str]
 
@@ -113,8 +113,8 @@ def reload(environment: Environment, place: Place) -> str:
         place.daemon.config.write_text(good + "\n[nonsense\n")
         environment.later(0.5, lambda: place.rewrite_config(good))
     elif how == "changed":
-        worker = {**PROFILE["worker"], "max_concurrency": environment.chance.randrange(1, 5)}
-        place.setup.config(place.name, **{**PROFILE, "worker": worker, **place.own})
+        concurrency = environment.chance.randrange(1, 5)
+        place.setup.config(place.name, **place.profile(max_concurrency=concurrency))
     for _ in range(count):
         for seen in place.processes("supervisor"):
             signalled(seen, signal.SIGHUP)

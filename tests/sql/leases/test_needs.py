@@ -14,6 +14,8 @@ import pytest
 from support.database import Row
 from support.leases import LeaseDatabase, element
 
+from pgflowd.db import workers
+
 GPU, BOTH = ["gpu"], ["80gb", "gpu"]
 
 
@@ -336,3 +338,19 @@ def test_a_sleeping_worker_hears_of_what_only_it_can_do(own: LeaseDatabase) -> N
     assert own.rows("select * from pgflowd.look_at_queues(%s)", [flow]) == []
     (listed,) = own.rows("select * from pgflowd.list_tasks()")
     assert listed.is_unserved is True
+
+
+def test_a_worker_that_has_nothing_more_after_a_reload_is_not_woken_for_it(
+    own: LeaseDatabase,
+) -> None:
+    define(own, "images", train=GPU)
+    worker = uuid.uuid4()
+    workers.insert_row(own.conn, worker, "images", "d0", GPU)
+    own.start("images")
+    own.claim("images", own.worker("images"), 1)  # it waits for who has one
+    query = "select queue_name from pgflowd.look_at_queues('{images}')"
+    assert own.column(query) == ["images"]
+
+    workers.insert_row(own.conn, worker, "images", "d0")
+
+    assert own.column(query) == []

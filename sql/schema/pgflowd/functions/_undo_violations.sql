@@ -1,5 +1,4 @@
--- _undo_violations(run_ids, max_rows): returns I19 and I22 of these runs; `violations` says what the
--- numbers mean.
+-- _undo_violations(run_ids, max_rows): returns I19 and I22 of these runs; `violations` says what the numbers mean.
 -- Called by: run_violations.   Locks: nothing.
 create or replace function pgflowd._undo_violations(run_ids uuid[], max_rows int)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

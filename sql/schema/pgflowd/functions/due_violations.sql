@@ -1,9 +1,8 @@
 -- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
--- has shown life within five: the oldest waits that are over, runs to be started or ended, ends that
--- others wait for, schedules, the oldest new signals, and places of limits that were freed. And I18:
--- runs that wait for the end of one which nobody will tell them. And I21: runs that have ended and keep
--- their singleton key, or are in line for one that nobody has, and for which no sweep will come. It
--- looks at a hundred thousand of each.
+-- has shown life within five: the oldest waits that are over, runs to be started or ended, ends that others
+-- wait for, schedules, the oldest new signals, and places of limits that were freed. And I18: runs that wait for the end of one which nobody will tell them.
+-- And I21: runs that have ended and keep their singleton key, or are in line for one that nobody has, and
+-- for which no sweep will come. It looks at a hundred thousand of each.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.due_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

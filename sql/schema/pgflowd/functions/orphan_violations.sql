@@ -1,5 +1,5 @@
--- orphan_violations(max_rows): returns I23: what is left of runs that are gone: signals that a sweep has
--- seen, awaits of who waits, and entries of runs that have begun. It looks at ten thousand of each.
+-- orphan_violations(max_rows): returns I23: what is left of runs that are gone: signals that a sweep has seen,
+-- awaits of who waits, and entries of runs that have begun. It looks at ten thousand of each.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.orphan_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

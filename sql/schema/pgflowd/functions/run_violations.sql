@@ -1,7 +1,8 @@
--- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15, I19, I20 and I22 of these runs;
--- `violations` says what the numbers mean. Older cores keep no output of steps, so there is no I4.
--- Workers of other runtimes have no leases, and history may be off, so I9 and I10 say "at most". Each
--- run is looked up by its key, whatever the statistics say, so the cost is that of the runs named.
+-- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15, I19, I20 and I22 of these runs; `violations` says
+-- what the numbers mean.
+-- Older cores keep no output of steps, so there is no I4. Workers of other runtimes have no leases,
+-- and history may be off, so I9 and I10 say "at most". Each run is looked up by its key, whatever
+-- the statistics say, so the cost is that of the runs named.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.run_violations(run_ids uuid[], max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
