@@ -29,7 +29,8 @@ from pgflowd.db.client_connections import (
 from pgflowd.db.connection import connect_async
 from pgflowd.db.following import follow_async
 from pgflowd.db.foreign_connections import Library, async_foreign, library_of
-from pgflowd.db.operations import Operation, PatientWait, run_async
+from pgflowd.db.operations import Operation, run_async
+from pgflowd.db.patient_wait import PatientWait
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 

@@ -45,7 +45,8 @@ from pgflowd.db.foreign_connections import (
     library_of,
     sync_foreign,
 )
-from pgflowd.db.operations import Operation, PatientWait, run_sync
+from pgflowd.db.operations import Operation, run_sync
+from pgflowd.db.patient_wait import PatientWait
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 

@@ -12,17 +12,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TaskProgress, TimelineEntry
-from pgflowd.core.documents.waits import OpenTask
-from pgflowd.core.timeline import timeline_of
-from pgflowd.core.undo_timeline import undo_timeline
-from pgflowd.db import attempts, operations, runs
+from pgflowd.core.documents.runs import TimelineEntry
+from pgflowd.db import runs
 from pgflowd.db.operations import (
     MAX_NAP_S,
     MAX_RECONNECT_S,
@@ -37,24 +33,24 @@ from pgflowd.db.operations import (
     run_async,
     run_sync,
 )
-from pgflowd.db.waits import waits_of
-from pgflowd.errors import AccessDenied, Unreachable
+from pgflowd.db.run_events import RunEvents
+from pgflowd.errors import Unreachable
 
 MIN_NAP_S = 0.1
-MAX_WAITS = 20  # tasks whose waits are told; of a map very many may wait
-Details = tuple[list[FailedAttempt], list[OpenTask], list[TaskProgress]]
 
 
 class FollowedRun:
-    """A run, and which of its events are known."""
+    """A run that is followed on one connection after the other."""
 
     def __init__(self, run_id: UUID) -> None:
         self.run_id = run_id
-        self.has_ended = False
-        self._known: set[tuple[Any, ...]] = set()
+        self._run = RunEvents(run_id)
         self._follow_at = 0.0
-        self._may_read_attempts = True
         self._listens: set[UUID] = set()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._run.has_ended
 
     def again(self) -> None:
         """Another connection: nothing notifies it yet."""
@@ -66,7 +62,9 @@ class FollowedRun:
         nap_s = MIN_NAP_S
         while True:
             yield from self._listen(self.run_id)
-            events = yield from self._read()
+            events = yield from self._run.read()
+            if self._run.undo is not None and not self.has_ended:
+                yield from self._listen(self._run.undo.run_id)
             if events or self.has_ended:
                 return events
             yield Nap(nap_s, any_event=True)
@@ -87,37 +85,6 @@ class FollowedRun:
         self._follow_at = float("inf")
         if can.follow and hears:
             self._follow_at = now + (yield runs.follow(list(self._listens)))
-
-    def _read(self) -> Operation[list[TimelineEntry]]:
-        run: RunWithStates = yield from operations.get_with_states(self.run_id)
-        found = timeline_of(run, *(yield from self._details(self.run_id)))
-        if run.undo_wanted_at is not None and run.undo_run_id is not None:
-            found += yield from self._read_undo(run, run.undo_run_id)
-        self.has_ended = run.has_ended
-        new = [entry for entry in found if entry.key not in self._known]
-        self._known.update(entry.key for entry in new)
-        return new
-
-    def _read_undo(self, run: RunWithStates, undo_id: UUID) -> Operation[list[TimelineEntry]]:
-        answer: tuple[RunWithStates | None, bool] = yield runs.get_with_states(undo_id)
-        undo, _ = answer
-        failures, waits, _ = yield from self._details(undo_id)
-        if undo is not None and not run.has_ended:
-            yield from self._listen(undo_id)
-        return undo_timeline(run, undo, failures, waits)
-
-    def _details(self, run_id: UUID) -> Operation[Details]:
-        """Attempts that failed, tasks that wait, and progress, if this role may read them."""
-        if not self._may_read_attempts:
-            return [], [], []
-        try:
-            failures: list[FailedAttempt] = yield attempts.failed_attempts(run_id)
-            waits: list[OpenTask] = yield waits_of(run_id, MAX_WAITS)
-            progress: list[TaskProgress] = yield attempts.run_progress(run_id)
-        except AccessDenied:
-            self._may_read_attempts = False
-            return [], [], []
-        return failures, waits, progress
 
 
 def follow_sync(opened: Callable[[], Connection], run_id: UUID) -> Iterator[TimelineEntry]:

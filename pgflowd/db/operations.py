@@ -2,9 +2,9 @@
 The operations of clients on runs, and their execution on plain and asyncio connections. Those that
 start runs are in `db.starts`, those on schedules in `db.schedule_operations`.
 
-An operation is a generator. It yields steps (`Query`, `Listen`, `Hears`, `Nap`, `Now`) and receives
-the result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and
-decide nothing, so the logic exists once.
+An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Nap`, `Now`)
+and receives the result of each; errors are thrown into it. `run_sync` and `run_async` execute the
+steps and decide nothing, so the logic exists once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
@@ -34,10 +33,17 @@ from pgflowd.db.foreign_connections import (
     AsyncForeignConnection,
     SyncForeignConnection,
 )
-from pgflowd.db.query import Query, execute, execute_async
+from pgflowd.db.query import (
+    Query,
+    Together,
+    execute,
+    execute_async,
+    execute_together,
+    execute_together_async,
+)
 from pgflowd.db.runs import Abilities
 from pgflowd.db.signals import SignalReceipt
-from pgflowd.errors import NotFound, Unreachable, WaitTimeout
+from pgflowd.errors import NotFound, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -91,7 +97,7 @@ class Now:
     """Return the seconds of a monotonic clock."""
 
 
-Step = Query[Any] | Listen | Hears | CurrentFlow | Unlisten | Nap | Now
+Step = Query[Any] | Together | Listen | Hears | CurrentFlow | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
@@ -226,7 +232,7 @@ def wait(
     if run is not None and run.has_ended:
         return run
     known = yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id))
-    raise _timeout(run_id, timeout_s, known.status)
+    raise wait_timeout(run_id, timeout_s, known.status)
 
 
 def _read_cheaply(run_id: UUID, can: Abilities) -> Operation[Run | None]:
@@ -239,7 +245,7 @@ def _read_cheaply(run_id: UUID, can: Abilities) -> Operation[Run | None]:
     return (yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id)))
 
 
-def _timeout(
+def wait_timeout(
     run_id: UUID, timeout_s: float | None, status: RunStatus = RunStatus.STARTED
 ) -> WaitTimeout:
     does, remedy = "continues", "wait again, or cancel it"
@@ -280,38 +286,6 @@ def _with_status(
     return replace(run, **{**found, "status": found["status"] if is_better else run.status})
 
 
-class PatientWait:
-    """
-    A wait for the end of a run that continues after the connection was lost.
-
-    It does not wait for a database that was never reached: its URL may be wrong. `was_started`: the
-    run was started a moment ago, by `start_followed`.
-    """
-
-    def __init__(self, run_id: UUID, timeout_s: float | None, *, was_started: bool = False) -> None:
-        self._run_id, self._timeout_s = run_id, timeout_s
-        self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        self._was_reached = self._is_followed = was_started
-        self._pause_s = MIN_RECONNECT_S
-
-    def operation(self) -> Operation[Run]:
-        self._was_reached = True  # an operation begins when there is a connection for it
-        left_s = None if self._timeout_s is None else max(self._until - time.monotonic(), 0.0)
-        is_followed, self._is_followed = self._is_followed, False
-        operation = wait(self._run_id, self._timeout_s, left_s, is_followed=is_followed)
-        return (yield from operation)
-
-    def pause_s(self, error: Unreachable) -> float:
-        """Return how long to wait before the next try; raise if there is none."""
-        if not self._was_reached:
-            raise error
-        if time.monotonic() >= self._until:
-            raise _timeout(self._run_id, self._timeout_s) from error
-        pause_s = self._pause_s
-        self._pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
-        return max(min(pause_s, self._until - time.monotonic()), 0.0)
-
-
 def run_sync(conn: Connection | SyncForeignConnection, operation: Operation[T]) -> T:
     """Execute an operation on a plain connection."""
     try:
@@ -333,6 +307,8 @@ def _execute(conn: Connection | SyncForeignConnection, step: Step) -> Any:
         return conn.perform(step)
     if isinstance(step, Query):
         return execute(conn, step)
+    if isinstance(step, Together):
+        return execute_together(conn, step.queries)
     if isinstance(step, Hears):
         return not is_pooled(conn)
     if isinstance(step, CurrentFlow):
@@ -370,6 +346,8 @@ async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: S
         return await conn.perform(step)
     if isinstance(step, Query):
         return await execute_async(conn, step)
+    if isinstance(step, Together):
+        return await execute_together_async(conn, step.queries)
     if isinstance(step, Hears):
         return not is_pooled(conn)
     if isinstance(step, CurrentFlow):

@@ -39,6 +39,13 @@ class Query(Generic[A]):
     read: Callable[[Rows], A]
 
 
+@dataclass(frozen=True)
+class Together:
+    """Queries of an operation that are executed in one round trip; the result of each."""
+
+    queries: Sequence[Query[Any]]
+
+
 def execute(conn: SyncConnection, query: Query[A]) -> A:
     """Execute the query and return its result."""
     with translated(conn), psycopg.Cursor(conn, row_factory=tuple_row) as cursor:

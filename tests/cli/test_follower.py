@@ -8,9 +8,9 @@ import threading
 import pytest
 from support.covers import covers
 
-from pgflowd.cli import follower as follower_module
-from pgflowd.cli.follower import Follower
+from pgflowd.db import follower as follower_module
 from pgflowd.db import runs, schema
+from pgflowd.db.follower import Follower
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
 

@@ -29,7 +29,6 @@ from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
 from pgflowd.cli.params import LIMIT_OPTION, REASON_OPTION, RUN
-from pgflowd.cli.run_details import read_details
 from pgflowd.cli.terminal.flow_view import (
     print_flow,
     print_flows,
@@ -139,12 +138,14 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
              pgflowd flows graph analyze_website --run @last
     """
     from pgflowd.core.graph import graph_of
+    from pgflowd.db.operations import run_sync
+    from pgflowd.db.run_details import read_details
 
     with database(app) as conn:
         if run_word is None:
             drawn = graph_of(_shape(app, conn, flow))
         else:
-            details = read_details(conn, find_run(conn, run_word))
+            details = run_sync(conn, read_details(find_run(conn, run_word)))
             if details.run.flow_slug != flow:
                 raise click.UsageError(f"run {run_word} is a run of {details.run.flow_slug}")
             drawn = graph_of_run(details.run, details.steps, details.now)

@@ -21,15 +21,15 @@ from pgflowd.core.timeline import WAITING
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.cli.follower import Follower
     from pgflowd.core.documents.runs import RunWithStates
+    from pgflowd.db.follower import Follower
 
 
 def follower_of(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], *, with_output: bool = False
 ) -> Follower:
     """A follower that receives events from now on, and also the output of handlers."""
-    from pgflowd.cli.follower import Follower
+    from pgflowd.db.follower import Follower
 
     follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()

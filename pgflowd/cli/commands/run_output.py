@@ -48,9 +48,9 @@ def output(
     Example: pgflowd runs output @last
              pgflowd runs output 7f3a9c12 --step fetch --task 3
     """
-    from pgflowd.cli.follower import Follower
     from pgflowd.db import operations
     from pgflowd.db.attempts import kept_output
+    from pgflowd.db.follower import Follower
     from pgflowd.db.operations import run_sync
     from pgflowd.db.query import database_time, execute
 

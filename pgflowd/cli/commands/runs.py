@@ -2,7 +2,7 @@
 `pgflowd runs`: start, show, follow and change runs.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
-`cli.follower` follows them, and `cli.terminal.timeline` prints what it yields.
+`db.follower` follows them, and `cli.terminal.timeline` prints what it yields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
 from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
-from pgflowd.cli.run_details import read_details
 from pgflowd.cli.terminal.run_view import (
     print_run,
     print_runs,
@@ -226,17 +225,20 @@ def show(
              pgflowd runs show 7f3a9c12 --output
              pgflowd runs show 7f3a9c12 --tree
     """
+    from pgflowd.db.operations import run_sync
+    from pgflowd.db.run_details import read_details
+
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
     with database(app) as conn:
-        details = read_details(
-            conn,
+        operation = read_details(
             find_run(conn, run),
             with_attempts=with_attempts,
             with_checkpoints=with_checkpoints,
             with_family=with_family,
             trace_url=app.settings.telemetry.trace_url,
         )
+        details = run_sync(conn, operation)
         if not (details.run.has_ended or with_input or with_output):
             note_paused(app, conn, details.run.flow_slug)
     if with_input or with_output:

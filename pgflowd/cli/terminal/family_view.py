@@ -7,10 +7,8 @@ from datetime import datetime
 from uuid import UUID
 
 from pgflowd.cli.app import App
-from pgflowd.core.documents.families import Branch, FamilyMember, branches_of
+from pgflowd.core.documents.families import MAX_FAMILY, Branch, FamilyMember, branches_of
 from pgflowd.core.text import ago, between, duration, short_id
-
-MAX_FAMILY = 1000  # runs that are read
 
 
 def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: datetime) -> None:

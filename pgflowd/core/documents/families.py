@@ -11,6 +11,8 @@ from uuid import UUID
 from pgflowd.core.documents import plain
 from pgflowd.core.statuses import RunStatus
 
+MAX_FAMILY = 1000  # runs that are read
+
 
 @dataclass(frozen=True)
 class FamilyMember:

@@ -22,29 +22,22 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.runs import (
-    FailedAttempt,
-    RunWithStates,
-    TaskProgress,
-    TimelineEntry,
-)
-from pgflowd.core.documents.waits import OpenTask
+from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import output_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.timeline import output_entry, timeline_of
-from pgflowd.core.undo_timeline import undo_output, undo_timeline
-from pgflowd.db import attempts, operations, runs
+from pgflowd.core.timeline import output_entry
+from pgflowd.core.undo_timeline import undo_output
+from pgflowd.db import runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
-from pgflowd.db.query import Query, execute, execute_together
-from pgflowd.db.waits import waits_of
+from pgflowd.db.query import execute
+from pgflowd.db.run_events import RunEvents
 from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two reads, without notifications
 MAX_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
 QUIET_S = 0.1  # when no line came for so long after a run's end, there are no more
 LAST_LINES_S = 1.0  # the longest wait for lines after a run's end
-MAX_WAITS = 20  # tasks of a run whose waits are shown; of a map very many may wait
 _WAITING = (RunStatus.WAITING, RunStatus.QUARANTINED)
 SHARE = 10  # at most a tenth of the time is spent reading
 
@@ -62,10 +55,8 @@ class Follower:
         self._reopen = reopen
         self.open = list(run_ids)
         self.ended: dict[UUID, RunWithStates] = {}
-        self._known: dict[UUID, set[tuple[Any, ...]]] = {run_id: set() for run_id in run_ids}
-        self._last_read: dict[UUID, RunWithStates] = {}
+        self._runs = {run_id: RunEvents(run_id) for run_id in run_ids}
         self._undone: dict[UUID, UUID] = {}  # by the run that undoes it
-        self._may_read_attempts = True
         self._notified: list[UUID] = []  # runs with notifications since they were read
         self._wants_output = False
         self._output_channels: dict[str, UUID] = {}
@@ -91,9 +82,7 @@ class Follower:
     def skip_past(self) -> None:
         """Do not yield the events so far."""
         for run_id in self.open:
-            run = run_sync(self.connection, operations.get_with_states(run_id))
-            self._new(run_id, run)
-            self._new_of_undo(run)
+            self._new_events(run_id)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[TimelineEntry]:
         """
@@ -143,66 +132,32 @@ class Follower:
             now = time.monotonic()
             left_s = until - now
             if left_s <= 0:
-                raise _timed_out(self.open, timeout_s, self._last_read)
+                raise _timed_out(self.open, timeout_s, self._statuses)
             pause_s = max((now - changed_at) / SHARE, MIN_PAUSE_S, (now - read_at) * SHARE)
             due = yield from self._pause(
                 min(now + min(pause_s, MAX_PAUSE_S, left_s), self._follow_at)
             )
 
     def _read(self, run_id: UUID) -> list[TimelineEntry]:
-        """The new entries of a run."""
+        """The new events of a run, if it was open."""
         if run_id not in self.open:
             return []
-        run = run_sync(self.connection, operations.get_with_states(run_id))
-        self._last_read[run_id] = run
-        new = self._new(run_id, run)
-        new += self._new_of_undo(run)
-        if run.has_ended:
+        new = self._new_events(run_id)
+        run = self._runs[run_id].run
+        if run is not None and run.has_ended:
             self.open.remove(run_id)
             self.ended[run_id] = run
         return new
 
-    def _new(self, run_id: UUID, run: RunWithStates) -> list[TimelineEntry]:
-        return self._unknown(run_id, timeline_of(run, *self._details(run_id)))
-
-    def _new_of_undo(self, run: RunWithStates) -> list[TimelineEntry]:
-        """The new entries of the undo of a run; from now on its events are notified."""
-        if run.undo_wanted_at is None or run.undo_run_id is None:
-            return []
-        undo, _ = execute(self.connection, runs.get_with_states(run.undo_run_id))
-        failures, waits, _ = self._details(run.undo_run_id)
-        if undo is not None:
-            self._last_read[run.undo_run_id] = undo
-            if run.undo_run_id not in self._undone:
-                self._undone[run.undo_run_id] = run.run_id
-                self._listen_on([runs.channel(run.undo_run_id)])
-                self._follow_again()
-        return self._unknown(run.run_id, undo_timeline(run, undo, failures, waits))
-
-    def _unknown(self, run_id: UUID, entries: list[TimelineEntry]) -> list[TimelineEntry]:
-        known = self._known[run_id]
-        new = [entry for entry in entries if entry.key not in known]
-        known.update(entry.key for entry in new)
+    def _new_events(self, run_id: UUID) -> list[TimelineEntry]:
+        """The new events of a run; from now on those of its undo are notified, too."""
+        events = self._runs[run_id]
+        new = run_sync(self.connection, events.read())
+        if events.undo is not None and events.undo.run_id not in self._undone:
+            self._undone[events.undo.run_id] = run_id
+            self._listen_on([runs.channel(events.undo.run_id)])
+            self._follow_again()
         return new
-
-    def _details(
-        self, run_id: UUID
-    ) -> tuple[list[FailedAttempt], list[OpenTask], list[TaskProgress]]:
-        """Attempts that failed, tasks that wait, and what others tell of their progress; nothing if
-        this role may only read runs."""
-        if not self._may_read_attempts:
-            return [], [], []
-        try:
-            queries: list[Query[Any]] = [
-                attempts.failed_attempts(run_id),
-                waits_of(run_id, MAX_WAITS),
-                attempts.run_progress(run_id),
-            ]
-            failures, waits, progress = execute_together(self.connection, queries)
-            return failures, waits, progress
-        except AccessDenied:
-            self._may_read_attempts = False
-            return [], [], []
 
     def _pause(self, until: float) -> Generator[TimelineEntry, None, list[UUID]]:
         """Yield lines of output until a run has changed; return the runs to read."""
@@ -221,23 +176,32 @@ class Follower:
         """Wait for notifications: each is about a change, or a line that a handler printed."""
         with translated(self.connection):
             notices = list(self.connection.notifies(timeout=max_s, stop_after=1))
-        by_channel = {runs.channel(run_id): run_id for run_id in self._known}
+        by_channel = {runs.channel(run_id): run_id for run_id in self._runs}
         by_channel |= {runs.channel(undo): run_id for undo, run_id in self._undone.items()}
         lines = []
         for notice in notices:
             if notice.channel in by_channel:
                 self._notified.append(by_channel[notice.channel])
-                continue
-            run_id = self._output_channels.get(notice.channel)
-            line = output_line(notice.payload)
-            if line is None or run_id not in self._last_read:
-                continue
-            run = self._last_read[run_id]
-            if run_id not in self._undone:
-                lines.append(output_entry(run, line))
-            elif told := undo_output(self._last_read[self._undone[run_id]], run, line):
+            elif told := self._line(notice):
                 lines.append(told)
         return lines
+
+    def _line(self, notice: psycopg.Notify) -> TimelineEntry | None:
+        """What a handler of a run, or of its undo, has printed."""
+        run_id = self._output_channels.get(notice.channel)
+        line = output_line(notice.payload)
+        if line is None or run_id is None:
+            return None
+        events = self._runs[self._undone.get(run_id, run_id)]
+        if events.run is None:
+            return None
+        if run_id == events.run_id:
+            return output_entry(events.run, line)
+        return None if events.undo is None else undo_output(events.run, events.undo, line)
+
+    @property
+    def _statuses(self) -> dict[UUID, RunStatus]:
+        return {each.run.run_id: each.run.status for each in self._runs.values() if each.run}
 
     @property
     def _followed(self) -> list[UUID]:
@@ -261,15 +225,15 @@ class Follower:
 
 
 def _timed_out(
-    run_ids: Sequence[UUID], timeout_s: float | None, known: Mapping[UUID, RunWithStates]
+    run_ids: Sequence[UUID], timeout_s: float | None, statuses: Mapping[UUID, RunStatus]
 ) -> WaitTimeout:
-    waiting = [each for each in run_ids if known[each].status in _WAITING]
+    waiting = [each for each in run_ids if statuses[each] in _WAITING]
     is_one = len(run_ids) == 1
     which, goes_on = (
         (f"run {run_ids[0]}", "it goes on") if is_one else (f"{len(run_ids)} runs", "they go on")
     )
     remedy = f"`pgflowd runs wait {run_ids[0]}` waits again, `pgflowd runs cancel` ends it"
-    paused = [each for each in run_ids if known[each].status is RunStatus.PAUSED]
+    paused = [each for each in run_ids if statuses[each] is RunStatus.PAUSED]
     if paused:
         goes_on = "it is paused" if is_one else f"{len(paused)} of them are paused"
         remedy = f"`pgflowd runs resume {paused[0]}` lets it go on"
