@@ -121,7 +121,7 @@ $(OTHERS_READY): bench/peers.txt
 	touch $@
 
 $(DEMO_READY): pyproject.toml | $(VENV)/bin/pip
-	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev,web]'
 	touch $@
 
 $(TEST_READY): pyproject.toml | $(VENV)/bin/pip

@@ -154,6 +154,8 @@ TITLES: dict[str, str] = {
     "E432": "the wishes of a start cannot be met",
     "E504": "the address for health and metrics cannot be used",
     "E505": "spans cannot be exported",
+    "E506": "the address of a page cannot be used",
+    "E507": "there is no such page",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",

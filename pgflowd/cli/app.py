@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pgflowd.cli.exits import CommandRefused, ExitCode
+from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.terminal.screen import Screen, TableCell, emit, screen_for
 from pgflowd.core.documents import versioned
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line, redact, secrets_in
 
 if TYPE_CHECKING:

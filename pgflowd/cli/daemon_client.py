@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from pgflowd.cli.app import App
-from pgflowd.cli.exits import ExitCode
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import RunError
 
 RELOAD_EXTRA_S = 60.0  # for stops after their grace, and for a reload that goes on already

@@ -22,10 +22,10 @@ from pathlib import Path
 import click
 
 from pgflowd.cli.app import App
-from pgflowd.cli.exits import ExitCode, exit_for
 from pgflowd.cli.groups import Entry, LazyGroup
 from pgflowd.cli.interrupt import exit_quietly, on_interrupt, repeat_interrupt
 from pgflowd.cli.terminal.screen import tolerate_any_stream
+from pgflowd.core.exit_codes import ExitCode, exit_for
 from pgflowd.errors import NotFound, PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"

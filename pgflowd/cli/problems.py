@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pgflowd.cli.exits import exit_for
 from pgflowd.cli.terminal.screen import emit
+from pgflowd.core.exit_codes import exit_for
 from pgflowd.core.redact import one_line
 from pgflowd.errors import PgflowdError, Problem
 

@@ -18,11 +18,12 @@ from support.shop import on_a_terminal
 
 from pgflowd.cli import main
 from pgflowd.cli.app import App
-from pgflowd.cli.exits import CommandRefused, ExitCode, exit_for
+from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command, Entry, Group
 from pgflowd.cli.main import COMMANDS, cli, run
 from pgflowd.cli.problems import problem_columns
 from pgflowd.cli.terminal.screen import Screen
+from pgflowd.core.exit_codes import ExitCode, exit_for
 from pgflowd.errors import (
     AccessDenied,
     Bug,

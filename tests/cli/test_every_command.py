@@ -15,8 +15,8 @@ import click
 import pytest
 from support import documents
 
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import cli, run
+from pgflowd.core.exit_codes import ExitCode
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 

@@ -13,9 +13,9 @@ import pytest
 from support.shop import MODULE, Shop
 from support.trees import CANNOT, CRASH, running
 
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import run
 from pgflowd.core.documents.daemon import DaemonFacts, status_of
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")

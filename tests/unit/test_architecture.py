@@ -1,7 +1,7 @@
 """
 Which part of the package may import which, read from the imports themselves.
 
-    cli, client, testing  →  processes, embedded  →  db, host  →  core  →  errors, resources
+    cli  →  web, client, testing  →  processes, embedded  →  db, host  →  core  →  errors, resources
 
 `db` and `host` do not know each other. `embedded` is the embedded PostgreSQL. `flow`, which users
 import, imports only `core`.
@@ -49,8 +49,10 @@ BELOW: dict[str, set[str]] = {
         "errors",
         "resources",
     },
+    "web": {"client", "db", "core", "errors"},
     "cli": {
         "client",
+        "web",
         "testing",
         "flow",
         "processes",

@@ -14,10 +14,10 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import problem_columns, problem_json
 from pgflowd.core.definition.shape import undoable
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.server_connections import (
     ServerConnections,
     automatic_budget,

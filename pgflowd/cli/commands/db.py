@@ -14,10 +14,10 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.db_health import health
 from pgflowd.cli.commands.db_settings import set_, settings
 from pgflowd.cli.connect import open_connection
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import NumberParam
 from pgflowd.cli.problems import print_problems, problem_json
+from pgflowd.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from pgflowd.db.schema import Migrated, SchemaStatus

@@ -12,9 +12,9 @@ import click
 from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.findings import print_findings
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.finding import Finding
 from pgflowd.errors import AccessDenied
 

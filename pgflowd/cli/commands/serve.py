@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_task
 from pgflowd.cli.params import REASON_OPTION, TASK
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.text import ago, task_name
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_elsewhere, socket_path
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import DURATION
 from pgflowd.cli.terminal.status_view import (
@@ -25,6 +24,7 @@ from pgflowd.cli.terminal.status_view import (
     tree_lines,
 )
 from pgflowd.core.documents.daemon import status_without_daemon
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable
 

@@ -13,9 +13,9 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import ask, ask_to_reload, wait_for_end
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import print_problems
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.supervision.reload_results import ReloadResult
 from pgflowd.errors import Problem
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.terminal.findings import print_findings
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.finding import Finding
 from pgflowd.core.settings.values import format_duration
 

@@ -19,7 +19,6 @@ import click
 
 from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.local.local_daemon import (
     DaemonNotUp,
@@ -27,6 +26,7 @@ from pgflowd.cli.local.local_daemon import (
     interrupted_by_term,
     wait_until_settled,
 )
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.settings.rules import MAX_SOCKET_PATH_BYTES
 from pgflowd.core.text import duration
 

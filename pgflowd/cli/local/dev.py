@@ -24,7 +24,6 @@ import click
 from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import socket_path
-from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.local.local_daemon import (
     STOP_TIMEOUT_S,
@@ -35,6 +34,7 @@ from pgflowd.cli.local.local_daemon import (
 )
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.params import NumberParam
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.text import duration
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import click
 
-from pgflowd.cli.exits import ExitCode
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.supervision.lifecycle import ChildState
 
 START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds

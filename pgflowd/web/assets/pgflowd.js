@@ -1,0 +1,1 @@
+// Live updates, clocks and keys. Pages work without it.

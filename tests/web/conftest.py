@@ -1,0 +1,51 @@
+"""
+The dashboard, served by uvicorn in a thread, and a browser.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import uvicorn
+from support.shop import Shop
+
+from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
+from pgflowd.web import app
+
+
+@pytest.fixture
+def shop(database: ScratchDatabase) -> Shop:
+    """A database with three flows: a diamond, a map of the input, and a job."""
+    made = Shop(database)
+    made.deploy()
+    return made
+
+
+@pytest.fixture
+def web(database: ScratchDatabase) -> Iterator[httpx.Client]:
+    """A client of the dashboard of the test's database, without a browser."""
+    with serving(app(database.dsn)) as address, httpx.Client(base_url=address) as client:
+        yield client
+
+
+@contextmanager
+def serving(application: Callable) -> Iterator[str]:
+    """Serve an application on a free port; give its address."""
+    config = uvicorn.Config(
+        application, port=0, http="httptools", lifespan="off", log_level="error"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: server.started, within_s=10)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
