@@ -18,16 +18,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from pgflowd.cli.connect import suggestions
-from pgflowd.cli.lookup import (
-    LAST,
-    check_run_word,
-    check_task_word,
-    find_run,
-    flow_slugs,
-)
+from pgflowd.cli.lookup import check_run_word, check_task_word, find_run, flow_slugs
 from pgflowd.core.definition.limit import MAX_SLOTS
 from pgflowd.core.definition.option_values import TUNABLE
 from pgflowd.core.definition.options import OptionKind
+from pgflowd.core.lookup import LAST
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus

@@ -8,10 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.cli.terminal.run_view import graph_of_run, last_error, painted
+from pgflowd.cli.terminal.run_view import painted
 from pgflowd.cli.terminal.screen import Screen
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, StepState, StepTasks
 from pgflowd.core.graph import draw
+from pgflowd.core.run_graph import graph_of_run, last_error
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)

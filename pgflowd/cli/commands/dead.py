@@ -7,9 +7,10 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
-from pgflowd.cli.lookup import flow_slugs, unknown_flow
+from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import DURATION, FLOW, LIMIT_OPTION
 from pgflowd.cli.terminal.history_view import print_dead
+from pgflowd.core.lookup import unknown_flow
 
 
 @click.group(cls=Group)

@@ -16,13 +16,14 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import flow_slugs, unknown_flow
+from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, OPTION_VALUE
 from pgflowd.cli.problems import for_each, print_problems
 from pgflowd.cli.terminal.definition_view import print_comparison
 from pgflowd.core.definition.option_values import TUNABLE, option_text
 from pgflowd.core.definition.options import Owner
 from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, UnknownFlow

@@ -27,7 +27,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Group
-from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
+from pgflowd.cli.lookup import find_run, flow_slugs
 from pgflowd.cli.params import LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.terminal.flow_view import (
     print_flow,
@@ -36,7 +36,7 @@ from pgflowd.cli.terminal.flow_view import (
     print_limits,
     print_versions,
 )
-from pgflowd.cli.terminal.run_view import graph_of_run
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.errors import NotFound
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
              pgflowd flows graph analyze_website --run @last
     """
     from pgflowd.core.graph import graph_of
+    from pgflowd.core.run_graph import graph_of_run
     from pgflowd.db.operations import run_sync
     from pgflowd.db.run_details import read_details
 

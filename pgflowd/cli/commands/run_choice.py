@@ -18,9 +18,10 @@ import click
 from pgflowd.cli.app import App
 from pgflowd.cli.commands.run_plans import label_option
 from pgflowd.cli.connect import database
-from pgflowd.cli.lookup import find_runs, flow_slugs, unknown_flow
+from pgflowd.cli.lookup import find_runs, flow_slugs
 from pgflowd.cli.params import DURATION, FLOW, RUN
 from pgflowd.cli.problems import for_each, print_outcomes
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import counted
 from pgflowd.errors import PgflowdError, RunError, Unreachable

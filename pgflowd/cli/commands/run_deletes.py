@@ -16,8 +16,9 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_choice import ENDED, Chosen, Done, change_chosen, choosing
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import flow_slugs, unknown_flow
+from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import DURATION, FLOW
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.text import counted, duration
 
 if TYPE_CHECKING:

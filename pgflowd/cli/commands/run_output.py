@@ -14,11 +14,12 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_run, refuse_unknown_step
+from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import RUN
 from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
 from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.text import ago, short_id

@@ -11,9 +11,10 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_run, refuse_unknown_step
+from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN
 from pgflowd.cli.terminal.step_tasks_view import print_step_tasks
+from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.core.text import short_id
 

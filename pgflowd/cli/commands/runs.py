@@ -29,7 +29,7 @@ from pgflowd.cli.commands.run_verbs import cancel, pause, resume, retry
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
-from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
+from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
 from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
 from pgflowd.cli.terminal.run_view import (
     print_run,
@@ -37,6 +37,7 @@ from pgflowd.cli.terminal.run_view import (
     print_value,
 )
 from pgflowd.core.ids import uuid7
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import TypeMismatch, UnknownFlow
 

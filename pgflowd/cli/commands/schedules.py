@@ -14,10 +14,11 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
-from pgflowd.cli.lookup import flow_slugs, unknown_flow, unknown_schedule
+from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam
 from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
 from pgflowd.core.definition.schedule import Overlap, Schedule
+from pgflowd.core.lookup import unknown_flow, unknown_schedule
 from pgflowd.errors import NotFound
 
 if TYPE_CHECKING:

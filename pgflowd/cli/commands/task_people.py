@@ -15,10 +15,11 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_task, flow_slugs, unknown_flow
+from pgflowd.cli.lookup import find_task, flow_slugs
 from pgflowd.cli.params import DURATION, FLOW, JSON, NEEDS, OPEN_TASK
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.text import brief, short_id, task_name
 from pgflowd.errors import LeaseLost, NotFound, NotOpen
 
