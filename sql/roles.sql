@@ -7,6 +7,8 @@
 --   pgflow_worker   all that a daemon does: claims, reports, heartbeats, recovery; and no more
 --   pgflow_starter  starts, follows, signals, pauses and cancels runs, by functions; reads no table
 --   pgflow_viewer   reads everything, for dashboards; changes nothing
+--   pgflow_operator does by functions what people do about runs, tasks, flows and schedules; and
+--                   reads everything
 --
 -- PUBLIC loses execute on all functions of pgflow, pgflowd and pgmq. After this script was executed
 -- in a database, each `pgflowd db migrate` there gives new objects the same rights.
@@ -17,7 +19,7 @@ do $$
 declare
   role text;
 begin
-  foreach role in array '{pgflow_owner,pgflow_worker,pgflow_starter,pgflow_viewer}'::text[] loop
+  foreach role in array '{pgflow_owner,pgflow_worker,pgflow_starter,pgflow_viewer,pgflow_operator}'::text[] loop
     begin
       if to_regrole(role) is null then
         execute format('create role %I nologin', role);
@@ -29,6 +31,7 @@ begin
   if not pg_has_role('pgflow_owner', 'usage') then  -- not a superuser: become one of the owners
     execute format('grant pgflow_owner to %I', current_user);
   end if;
+  grant pgflow_viewer to pgflow_operator;
   execute format('grant create on database %I to pgflow_owner', current_database());
 end
 $$;

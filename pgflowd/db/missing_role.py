@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 OWNER, WORKER = "pgflow_owner", "pgflow_worker"
-STARTER, VIEWER = "pgflow_starter", "pgflow_viewer"
+STARTER, VIEWER, OPERATOR = "pgflow_starter", "pgflow_viewer", "pgflow_operator"
 
 OF_OWNERS = re.compile(
     r"_?create(_\w+)?|add_step|ensure_flow_compiled|delete_flow_and_data|prune_data_older_than"
@@ -32,6 +32,10 @@ OF_STARTERS = {
     "signal",
     "start",
 }
+OF_OPERATORS = re.compile(
+    r"delete_run|fire_schedule|give_up_task|(pause|resume)_(flow|schedule)|requeue_task|retry"
+    r"|task_(claim|complete|fail|release|wake)|undo"
+)
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"
     r"|active_runs|current_flow|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
@@ -40,7 +44,7 @@ OF_WORKERS = re.compile(r"workers|attempts|step_tasks|settings|schema_history|[a
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
 _CALLED = re.compile(r"function (?:pgflowd?|pgmq)\.(\w+)\(")
 _EACH = (  # whoever has none of them
-    f"{VIEWER} to look, {STARTER} to start runs, {WORKER} to serve,"
+    f"{VIEWER} to look, {STARTER} to start runs, {OPERATOR} to act, {WORKER} to serve,"
     f" or {OWNER} to migrate and deploy,"
 )
 _RIGHTS = {
@@ -78,6 +82,8 @@ def role_for(kind: str, name: str, context: str = "") -> str | None:
 
 
 def _role_of_function(name: str) -> str:
+    if OF_OPERATORS.fullmatch(name):
+        return OPERATOR
     if OF_OWNERS.fullmatch(name):
         return OWNER
     if name in OF_STARTERS:

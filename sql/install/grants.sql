@@ -58,9 +58,12 @@ begin
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
         ('pgflow', 'pgflow_viewer', false, 'is', ''),
         ('pgflowd', 'pgflow_worker', true, 'sv',
-         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|remove_schedule|reschedule|resume|resume_flow|resume_schedule|schedule_troubles|set_schedule|signal|start|start_child|tick|prune_expired|undo|_process_due_awaits|_process_due_runs)$'),
+         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|give_up_task|remove_schedule|requeue_task|reschedule|resume|resume_flow|resume_schedule|retry|schedule_troubles|set_schedule|signal|start|start_child|task_claim|task_complete|task_fail|task_release|task_wake|tick|prune_expired|undo|_process_due_awaits|_process_due_runs)$'),
         ('pgflowd', 'pgflow_starter', true, 'sv', '^(answer|cancel|current_flow|follow|get_run|input_schema|pause|reschedule|resume|signal|start|undo)$'),
         ('pgflowd', 'pgflow_viewer', true, 'sv', '^(current_flow|follow|get_run|input_schema)$'),
+        ('pgflow', 'pgflow_operator', true, 'v', '^start_flow_with_states$'),
+        ('pgflowd', 'pgflow_operator', true, 'v',
+         '^(answer|cancel|delete_run|fire_schedule|give_up_task|pause|pause_flow|pause_schedule|requeue_task|reschedule|resume|resume_flow|resume_schedule|retry|signal|start|task_claim|task_complete|task_fail|task_release|task_wake|undo)$'),
         ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue|_?prune|_?delete_runs?)'),
         ('pgflowd', 'pgflow_viewer', false, 'is', ''),
         ('pgmq', 'pgflow_owner', false, 'ivs', ''),
@@ -72,6 +75,7 @@ begin
       join pg_catalog.pg_proc as proc on proc.pronamespace = schema.oid
      where proc.prosecdef = wanted.is_definer and proc.proname ~ wanted.names
        and strpos(wanted.volatile, proc.provolatile::text) > 0
+       and to_regrole(split_part(wanted.roles, ',', 1)) is not null  -- pgflow_operator came later
        and pg_has_role(proc.proowner, 'usage')
   loop
     execute statement;

@@ -79,6 +79,17 @@ def test_a_worker_sees_changes_and_defines_nothing(codes):
     assert set(defined.values()) == {77}, defined
 
 
+def test_an_operator_sees_and_changes_everything_and_defines_nothing(codes):
+    more = ["flows pause send_email", "flows resume send_email", "runs start send_email"]
+    seen = codes("pgflow_operator", LOOKING)
+    changed = codes("pgflow_operator", [*CHANGING, "runs retry @last --even-if-cancelled", *more])
+    defined = codes("pgflow_operator", DEFINING)
+
+    assert set(seen.values()) == {0, 5}, seen
+    assert set(changed.values()) == {0}, changed
+    assert set(defined.values()) == {77}, defined
+
+
 def test_an_owner_does_it_all(codes):
     found = codes("pgflow_owner", [*LOOKING, *DEFINING, *CHANGING])
 

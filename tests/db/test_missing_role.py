@@ -21,6 +21,7 @@ REFUSED = [
     ("pgflow_viewer", "select * from pgmq.read('x', 1, 1)", "pgflow_worker"),
     ("pgflow_viewer", "select * from pgflowd.claim('x', gen_random_uuid(), 1)", "pgflow_worker"),
     ("pgflow_viewer", "delete from pgflow.workers", "pgflow_worker"),
+    ("pgflow_viewer", "select pgflowd.retry(gen_random_uuid(), '')", "pgflow_operator"),
     ("pgflow_starter", "select * from pgflowd.list_runs()", "pgflow_viewer"),
     ("pgflow_starter", "select * from pgflow.runs", "pgflow_viewer"),
 ]
@@ -45,7 +46,13 @@ def test_who_has_no_role_sees_what_each_is_for(as_role: As) -> None:
     with pytest.raises(AccessDenied) as refused, translated(conn):
         conn.execute("select pgflow.flow_exists('x')")
 
-    for role in ("pgflow_viewer", "pgflow_starter", "pgflow_worker", "pgflow_owner"):
+    for role in (
+        "pgflow_viewer",
+        "pgflow_starter",
+        "pgflow_operator",
+        "pgflow_worker",
+        "pgflow_owner",
+    ):
         assert role in (refused.value.next or "")
 
 

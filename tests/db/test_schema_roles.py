@@ -80,6 +80,16 @@ FORBIDDEN_TO_VIEWERS = [
     "delete from pgmq.q_shop",
     "insert into pgflow.workers values (gen_random_uuid(), 'shop', 'x')",
 ]
+FORBIDDEN_TO_OPERATORS = [
+    *FORBIDDEN_TO_WORKERS,
+    "select pgflow.requeue_stalled_tasks()",
+    "select * from pgmq.read('shop', 1, 1)",
+    "select pgflowd.process_due()",
+    "select pgflowd.remove_schedule('x', 'jane')",
+    "update pgflow.runs set status = 'failed'",
+    "delete from pgmq.q_shop",
+    "insert into pgflow.workers values (gen_random_uuid(), 'shop', 'x')",
+]
 
 
 @pytest.fixture
@@ -219,6 +229,7 @@ def test_a_daemon_can_check_whether_the_schema_fits(as_role: As) -> None:
         ("pgflow_worker", FORBIDDEN_TO_WORKERS),
         ("pgflow_starter", FORBIDDEN_TO_STARTERS),
         ("pgflow_viewer", FORBIDDEN_TO_VIEWERS),
+        ("pgflow_operator", FORBIDDEN_TO_OPERATORS),
     ],
 )
 def test_everything_else_is_refused(
@@ -227,6 +238,27 @@ def test_everything_else_is_refused(
     conn = as_role(role)
 
     assert [statement for statement in statements if not _is_refused(conn, statement)] == []
+
+
+def test_an_operator_does_the_work_of_a_person(as_role: As) -> None:
+    as_role("pgflow_owner").execute(
+        "select pgflow.create_flow('Photos'), pgflow.add_step('Photos', 'look')"
+    )
+    conn = as_role("pgflow_operator")
+    (run_id,) = conn.execute("select run_id from pgflowd.start('Photos', '{}')").fetchone()
+
+    (token,) = conn.execute(
+        "select token from pgflowd.task_claim('Photos', '{}', '1 hour', 'jane')"
+    ).fetchone()
+    conn.execute(
+        "select pgflowd.task_complete(%s, 'look', 0, '\"fine\"', 'jane', %s)", (run_id, token)
+    )
+
+    assert _status(conn, run_id) == "completed"
+    (actor,) = conn.execute(
+        "select actor from pgflowd.actions where action = 'task_claim'"
+    ).fetchone()
+    assert actor == "jane"
 
 
 def test_a_starter_follows_its_run(as_role: As, shop: UUID) -> None:
