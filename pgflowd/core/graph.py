@@ -9,11 +9,12 @@ step is in the column after its farthest dep. Where the picture is too wide for 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.graph_picture import Box, columns_of, picture
+from pgflowd.core.graph_geometry import Box, columns_of
+from pgflowd.core.graph_picture import picture
 from pgflowd.core.statuses import RunStatus, Status, StepStatus
 
 MERMAID_WORDS = {
@@ -44,6 +45,22 @@ class Graph:
     @property
     def edges(self) -> list[tuple[str, str]]:
         return [(dep, node.slug) for node in self.nodes for dep in node.deps]
+
+    def around(self, slug: str, most: int) -> Graph:
+        """A step, its deps and the steps that depend on it, at most so many, and their edges."""
+        by_slug = {node.slug: node for node in self.nodes}
+        ups = list(by_slug[slug].deps)
+        downs = [node.slug for node in self.nodes if slug in node.deps]
+        room = most - 1
+        ups = ups[: max(room - len(downs), room // 2)]
+        kept = {slug, *ups, *downs[: room - len(ups)]}
+        return Graph(
+            tuple(
+                replace(node, deps=tuple(dep for dep in node.deps if dep in kept))
+                for node in self.nodes
+                if node.slug in kept
+            )
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Nodes with their column and row, and edges."""

@@ -4,7 +4,7 @@ A run as a graph: its steps with their states, what happens next to each, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -50,7 +50,7 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
     if run_status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
         status = run_status
     is_open = status is StepStatus.STARTED and not run_status.is_end
-    detail = _detail(step, state, status, now)
+    detail = "  ".join(step_words(step, state, status, now))
     if is_open and step.only_waits:
         status = RunStatus.WAITING
     return Node(
@@ -63,23 +63,29 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
     )
 
 
-def _detail(step: StepTasks, state: StepState | None, status: Status, now: datetime) -> str:
-    """The text behind the sign: how long the step took or takes, tasks, attempts beyond one."""
+def step_words(
+    step: StepTasks,
+    state: StepState | None,
+    status: Status,
+    now: datetime,
+    number: Callable[[int], str] = str,
+) -> list[str]:
+    """What is behind the sign: how long the step took or takes, tasks, attempts beyond one."""
     if state is None or state.started_at is None:
-        return status
+        return [status]
     took_s = between(state.started_at, state.ended_at or now) or 0.0
     if status is StepStatus.SKIPPED:
         words: list[str] = [status]
     elif (step.queued or step.waiting) and not step.running and step.tasks == 1:
-        return "waits"
+        return ["waits"]
     else:  # while it runs, in whole seconds: a fraction is outdated at once
         words = [duration(took_s if state.ended_at or took_s >= 60 else int(took_s))]
     if step.tasks > 1:
-        tasks = f"{step.tasks} tasks" if state.ended_at else f"{step.completed}/{step.tasks}"
-        words.append(tasks)
+        tasks = number(step.tasks)
+        words.append(f"{tasks} tasks" if state.ended_at else f"{number(step.completed)}/{tasks}")
     elif step.attempts > 1:
         words.append(f"{step.attempts}/{step.max_attempts}")
-    return "  ".join(words)
+    return words
 
 
 def _note(step: StepTasks, now: datetime) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgflowd.core.graph import Graph, Node, draw, mermaid
-from pgflowd.core.graph_picture import LayoutCell, Net
+from pgflowd.core.graph_geometry import LayoutCell, Net
 from pgflowd.core.statuses import StepStatus
 
 WAYS = {  # from a sign, where a line may go on
