@@ -8,6 +8,7 @@
 # make undos   runs are undone while all is killed, RUNS=1000 SEED=7
 # make figures how large the package is, and whether one fact still stands in one place
 # make contract  write the JSON Schemas of what commands print
+# make codes   write the index of the pages about codes
 # make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
@@ -36,7 +37,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
-  contract
+  contract codes
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -50,6 +51,9 @@ figures: $(TEST_READY)
 
 contract: $(TEST_READY)
 	$(VENV)/bin/python tests/support/documents.py
+
+codes: $(TEST_READY)
+	$(VENV)/bin/python tests/support/error_examples.py
 
 timing: $(TEST_READY)
 	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)

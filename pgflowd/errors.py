@@ -161,6 +161,15 @@ TITLES: dict[str, str] = {
     "E903": "unreadable data on a pipe",
 }
 
+GROUPS = {  # by the first digit of a code: what it is about
+    "1": "config, environment and flags",
+    "2": "definitions of flows",
+    "3": "the database",
+    "4": "runs, tasks and the daemon",
+    "5": "health, metrics and spans",
+    "9": "mistakes in pgflowd",
+}
+
 
 @dataclass(frozen=True)
 class Problem:

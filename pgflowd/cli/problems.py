@@ -38,6 +38,14 @@ def print_problems(app: App, problems: Sequence[Problem]) -> None:
         return
     for line in problem_columns(app, problems, app.err):
         emit(line, sys.stderr)
+    point_to_pages(app, problems)
+
+
+def point_to_pages(app: App, problems: Sequence[Problem]) -> None:
+    """Tell who sees errors on a terminal which command says more; silenced like a remark."""
+    codes = list(dict.fromkeys(each.code for each in problems if not each.is_warning))
+    if codes and app.err.width is not None:
+        app.note(f"`pgflowd explain {codes[0] if len(codes) == 1 else 'CODE'}` says more")
 
 
 def for_each(

@@ -1,4 +1,4 @@
-"""Each rule, row and property of docs/design is covered by a test, and each marker names one."""
+"""Each rule, row, property and code is covered by a test, and each marker names one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.error_examples import CODES, executed
+
+from pgflowd.errors import TITLES
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -36,7 +39,7 @@ def anchors_of(kind: str) -> list[str]:
 
 
 ALL = {kind: set(anchors_of(kind)) for kind in PAGES}
-KNOWN = set().union(*ALL.values())
+KNOWN = set(TITLES).union(*ALL.values())
 
 
 def references_in(path: Path) -> Iterator[tuple[int, str]]:
@@ -79,6 +82,12 @@ def test_each_rule_row_and_property_is_covered_by_a_test(kind: str) -> None:
     missing = ALL[kind] - {reference for _, _, reference in MARKED}
 
     assert sorted(missing - NOT_COVERED.keys()) == []
+
+
+def test_each_code_is_provoked_by_the_example_of_its_page_or_by_a_test_that_says_so() -> None:
+    provoked = {example.code for example in executed()} | {reference for _, _, reference in MARKED}
+
+    assert sorted(set(CODES) - provoked) == []
 
 
 def test_what_is_listed_as_not_covered_is_known_and_has_no_test() -> None:

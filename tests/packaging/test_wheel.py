@@ -15,7 +15,7 @@ import pgflowd
 from pgflowd.resources import shipped
 
 PROJECT = Path(__file__).parents[2]
-TREES = ("sql", "config", "systemd", "monitoring")
+TREES = ("sql", "config", "systemd", "monitoring", "docs/errors")
 LOOK = """
 import json, sys
 from importlib.metadata import entry_points

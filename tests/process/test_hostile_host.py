@@ -100,7 +100,7 @@ def start_in(setup, home):
     return setup.serve()
 
 
-@covers("outside 6")
+@covers("outside 6", "W114")
 def test_without_its_working_directory_a_daemon_reloads_and_restarts_workers(setup, database):
     setup.flow("alpha")
     daemon = start_in(setup, setup.directory / "home")

@@ -511,7 +511,7 @@ def test_a_reload_tells_what_became_of_each_flow(setup, database):
     }
 
 
-@covers("rule 44")
+@covers("rule 44", "E113")
 def test_what_needs_a_restart_is_reported(setup, database):
     setup.flow("alpha")
     daemon = setup.serve()

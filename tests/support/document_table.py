@@ -13,6 +13,7 @@ from uuid import UUID
 from pgflowd.cli.commands.version import PARTS
 from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.documents.database import DatabaseCondition, TableHealth
+from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, StalledTask, TaskKey, WorkerCaps
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
@@ -335,6 +336,9 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     "monitoring-file": (
         {"file": str, "text": str},
         ["monitoring scrape", "monitoring alerts", "monitoring grafana"],
+    ),
+    "explanation": (
+        either(ErrorPage, {"codes": [{"code": str, "title": str, "group": str}]}), ["explain"],
     ),
     "version": (
         {"pgflowd": str, "python": str, **dict.fromkeys(PARTS, str | None)}, ["version"],

@@ -15,7 +15,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.problems import problem_columns, problem_json
+from pgflowd.cli.problems import point_to_pages, problem_columns, problem_json
 from pgflowd.core.definition.shape import undoable
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.server_connections import (
@@ -242,5 +242,6 @@ def _print(
     undos = sum(flow.undoes is not None for flow in flows)
     told = counted(len(flows) - undos, "flow") + (f", {undos} with undo" if undos else "")
     app.note(f"{told}; up to {daemon} connections, {handlers} more in handlers{allowed}")
+    point_to_pages(app, problems)
     if not problems:
         app.print("no problems found")

@@ -1,0 +1,80 @@
+"""
+`pgflowd explain`: shows the page of a code, or lists codes.
+
+The pages are those of `docs/errors`. It needs neither a config nor a database.
+"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.groups import Command
+from pgflowd.cli.params import ParamType
+from pgflowd.cli.terminal.error_page_view import code_lines, page_lines
+from pgflowd.core.documents.error_pages import found_in, group_of, nearest_codes
+from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.redact import one_line
+from pgflowd.errors import TITLES
+from pgflowd.host.error_pages import read, texts
+
+
+class CodeParam(ParamType):
+    """A code, or words of a text."""
+
+    name = "code"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        begun = incomplete.upper()
+        return [
+            CompletionItem(code, help=title)
+            for code, title in TITLES.items()
+            if code.startswith(begun)
+        ]
+
+
+class NoSuchCode(click.ClickException):
+    exit_code = ExitCode.NOT_FOUND
+
+
+@click.command(cls=Command)
+@click.argument("code", nargs=-1, type=CodeParam(), metavar="[CODE | WORDS]")
+@pass_app
+def explain(app: App, code: tuple[str, ...]) -> None:
+    """Explain the code of an error or a warning: what happened, and what to do.
+
+    Without a code all are listed; of words, the codes whose pages have them all.
+
+    \b
+    Example: pgflowd explain E210
+             pgflowd explain schedule time zone
+    """
+    words = " ".join(code)
+    if words.upper() in TITLES:
+        page = read(words.upper())
+        if app.json:
+            app.print_document(**page.to_json())
+        else:
+            app.print("\n".join(page_lines(page, app.out)))
+        return
+    codes = found_in(texts(), words) if words else list(TITLES)
+    if not codes:
+        raise _unknown(words)
+    if app.json:
+        listed = [{"code": each, "title": TITLES[each], "group": group_of(each)} for each in codes]
+        app.print_document(codes=listed)
+        return
+    app.print("\n".join(code_lines(codes, app.out)))
+    app.note("`pgflowd explain CODE` says more about one of them")
+
+
+def _unknown(words: str) -> NoSuchCode:
+    shown = one_line(words, 60)
+    near = nearest_codes(words)
+    if not near:
+        return NoSuchCode(f"no page has '{shown}'; `pgflowd explain` lists all codes")
+    listed = [f"{code} ({TITLES[code]})" for code in near]
+    return NoSuchCode(f"there is no code '{shown}'; the nearest are {', '.join(listed)}")

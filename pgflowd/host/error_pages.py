@@ -1,0 +1,22 @@
+"""Reads the pages of `docs/errors`, which are shipped with the code."""
+
+from __future__ import annotations
+
+from pgflowd.core.documents.error_pages import ErrorPage, page_of
+from pgflowd.errors import TITLES
+from pgflowd.resources import shipped
+
+
+def read(code: str) -> ErrorPage:
+    """The page of a code of the registry."""
+    return page_of(code, _text(code))
+
+
+def texts() -> dict[str, str]:
+    """The Markdown of every page, by its code."""
+    return {code: _text(code) for code in TITLES}
+
+
+def _text(code: str) -> str:
+    path = shipped("docs/errors") / f"{code}.md"
+    return path.read_text(encoding="utf-8") if path.exists() else f"# {code}: {TITLES[code]}\n"

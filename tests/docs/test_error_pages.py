@@ -1,0 +1,105 @@
+"""Each code has a page in docs/errors, and what a page shows comes when one does it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.error_examples import (
+    CODES,
+    INDEX,
+    Example,
+    example_of,
+    executed,
+    index,
+    is_shown,
+    run_all,
+    write_files,
+)
+
+from pgflowd.cli.main import run
+from pgflowd.host.error_pages import read
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "errors"
+LEAST_CHARS = 20  # of a text that is not found by chance
+EXAMPLES = executed()
+
+
+def test_each_code_has_its_page_and_each_page_its_code() -> None:
+    assert {path.stem for path in PAGES.glob("[EW]*.md")} == set(CODES)
+
+
+def test_the_index_lists_all_codes() -> None:
+    assert INDEX.read_text("utf-8") == index(), "run `make codes`"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_page_says_what_happened_shows_it_and_says_what_to_do(code: str) -> None:
+    page = read(code)
+
+    assert [section.title for section in page.sections] == [None, "Example", "What to do"]
+    assert all(section.blocks for section in page.sections)
+    assert page.related or page.pages
+    assert code not in page.related
+    for name in page.pages:
+        assert (ROOT / name).is_file(), name
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.code)
+def test_an_example_prints_what_its_page_shows(
+    example: Example, request, tmp_path, monkeypatch, capsys
+) -> None:
+    for name in [name for name in os.environ if "PGFLOWD" in name]:
+        monkeypatch.delenv(name)
+    if not example.is_offline:
+        dsn = request.getfixturevalue("database").dsn
+        monkeypatch.setenv("PGFLOWD__DATABASE__URL", dsn)
+        monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(tmp_path / "control.sock"))
+    monkeypatch.chdir(tmp_path)
+    write_files(example, tmp_path)
+
+    run_all(example, run)
+
+    output = "".join(capsys.readouterr()).replace(f"{tmp_path}/", "")
+    assert example.code in example.printed
+    assert is_shown(example.printed, output), output
+
+
+@pytest.mark.parametrize("code", sorted(set(CODES) - {each.code for each in EXAMPLES}))
+def test_what_a_page_shows_without_doing_it_is_what_the_code_writes(code: str) -> None:
+    """A test with `@covers` provokes it; here its text must still be one of the code."""
+    printed = " ".join(example_of(read(code)).printed.split())
+
+    assert code in printed
+    assert any(is_written(template, printed) for template in texts_of_the_code())
+
+
+@cache
+def texts_of_the_code() -> list[tuple[str, ...]]:
+    """The long texts of Python and SQL: what stands in them between what is filled in."""
+    found: set[tuple[str, ...]] = set()
+    for path in (ROOT / "pgflowd").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            values = [part.value for part in parts if isinstance(part, ast.Constant)]
+            found.add(tuple(" ".join(each.split()) for each in values if isinstance(each, str)))
+    for path in (ROOT / "sql" / "schema").rglob("*.sql"):
+        for text in re.findall(r"'((?:[^'\n]|'')+)'", path.read_text("utf-8")):
+            found.add(tuple(part.strip() for part in text.replace("''", "'").split("%s")))
+    return [each for each in found if sum(map(len, each)) >= LEAST_CHARS]
+
+
+def is_written(template: tuple[str, ...], printed: str) -> bool:
+    """Whether the parts of the template stand in the text, one after the other."""
+    at = 0
+    for part in template:
+        at = printed.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
