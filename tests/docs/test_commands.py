@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.shop import MODULE, Shop
@@ -143,7 +144,7 @@ def test_every_key_of_the_status_is_named():
         0
     ]
     status = status_of(
-        tree, DaemonFacts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, {})
+        tree, DaemonFacts(UUID(int=1), "shop", "app1", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, {})
     ).to_json()
 
     assert status["problems"] and status["flows"][0]["error"]

@@ -79,7 +79,9 @@ DAEMON_FLOW = {
     "age_s": float | None,
 }
 DAEMON = {
+    "id": UUID,
     "name": str,
+    "host": str,
     "version": str,
     "state": DaemonState,
     "pid": int,

@@ -147,6 +147,10 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
     "remove_schedule": lambda db: ("remove_schedule(%s, 'jane')", (scheduled(db),)),
     "requeue_task": lambda db: ("requeue_task(%s, 'a', 0, '60 s', 'jane', 'go')", (stalled(db),)),
     "reschedule": lambda db: ("reschedule(%s, '2100-01-01', null, 'new', 'jane')", (planned(db),)),
+    "restart_worker": lambda db: (
+        "restart_worker(%s, 'jane', 'leaks')",
+        (db.worker(db.flow()),),
+    ),
     "resume": lambda db: ("resume(%s, 'go', 'jane')", (paused(db),)),
     "resume_flow": lambda db: ("resume_flow(%s, 'go', 'jane')", (paused_flow(db),)),
     "resume_schedule": lambda db: (
@@ -191,9 +195,9 @@ NO_VERBS = {
     # the sweeper, or whoever calls it in its place
     "postpone_schedule", "process_due", "schedule_troubles", "tick",
     "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
-    "sweep_dead", "sweeper_sleeps",
+    "sweep_dead", "sweeper_sleeps", "tell_daemon",
     # a start is kept by the run itself, with its actor
     "start",
     # reading, and what an installation calls
-    "follow", "get_run", "notify_queue", "share_queue", "watch_queue",
+    "follow", "get_run", "look_at_daemons", "notify_queue", "share_queue", "watch_queue",
 }  # fmt: skip

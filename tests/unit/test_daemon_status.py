@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.covers import covers
@@ -23,10 +24,12 @@ from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import Tree
 
+ID = UUID(int=1)
+
 
 def facts(**children: ChildFacts) -> DaemonFacts:
     by_id = {name.replace("__", " "): fact for name, fact in children.items()}
-    return DaemonFacts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
+    return DaemonFacts(ID, "shop", "app1", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
 
 
 def document(tree: Tree, known: DaemonFacts) -> dict[str, Any]:

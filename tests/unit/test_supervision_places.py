@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -174,7 +176,7 @@ def test_who_waits_long_is_a_problem_with_the_number_that_would_do(facts_at):
 def facts_at():
     from pgflowd.core.documents.daemon import DaemonFacts
 
-    return lambda now: DaemonFacts("t", "1", 1, 0.0, 0.0, now, now)
+    return lambda now: DaemonFacts(UUID(int=1), "t", "app1", "1", 1, 0.0, 0.0, now, now)
 
 
 @covers("rule 56")

@@ -23,7 +23,7 @@ from pgflowd.cli.terminal.status_view import (
     status_lines,
     tree_lines,
 )
-from pgflowd.core.documents.daemon import status_without_daemon
+from pgflowd.core.documents.no_daemon import status_without_daemon
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable

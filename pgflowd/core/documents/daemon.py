@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.waits import counted_waits
@@ -29,7 +30,6 @@ from pgflowd.core.supervision.kinds import (
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.tree import ChildEntry, Tree
 
-NOT_RUNNING = "not_running"
 WAITING = "waiting"  # for a place in the budget of connections
 _NUMBERS = (
     "queued", "oldest_queued_s", "oldest_running_s", "completed_1m", "failed_1m", "p50_s", "p95_s",
@@ -57,7 +57,9 @@ NO_FACTS = ChildFacts()  # of a child without a process
 class DaemonFacts:
     """The facts of the daemon."""
 
+    id: UUID  # of this start
     name: str
+    host: str
     version: str
     pid: int
     started_at: float  # seconds since 1970
@@ -110,7 +112,9 @@ class FlowStatus:
 class DaemonStatus:
     """The whole status; `singles` has a part for each kind of child without a group."""
 
+    id: str
     name: str
+    host: str
     version: str
     state: DaemonState
     pid: int
@@ -174,7 +178,9 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     in_line = {child.id for child in places.waiting(tree)}
     waits = facts.of(tree.child(SWEEPER.child_id())).numbers.get("waiting")
     return DaemonStatus(
+        id=str(facts.id),
         name=facts.name,
+        host=facts.host,
         version=facts.version,
         state=state_of(tree, is_sound=is_sound(found)),
         pid=facts.pid,
@@ -199,28 +205,6 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
         ],
         problems=[*found, *(dict(warning) for warning in facts.warnings)],
     )
-
-
-def status_without_daemon(
-    name: str,
-    database: Mapping[str, Any],
-    queues: Iterable[tuple[str, int, float | None]],
-    waits: Mapping[str, Mapping[str, int]],
-    problems: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The status from the database alone: each flow with its queued messages, and its waits."""
-    flows = [
-        {
-            "slug": slug,
-            "state": NOT_RUNNING,
-            "queued": queued,
-            **counted_waits(waits, slug),
-            "oldest_queued_s": oldest_s,
-        }
-        for slug, queued, oldest_s in queues
-    ]
-    fields = {"name": name, "state": NOT_RUNNING, "pid": None, "database": database}
-    return versioned({**fields, "flows": flows, "problems": list(problems)})
 
 
 def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:

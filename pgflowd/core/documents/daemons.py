@@ -1,0 +1,141 @@
+"""
+The daemons of all machines, as the database knows them: what each has told last, and when.
+
+The status document of a daemon may come from another version of pgflowd, so nothing here relies on
+one of its keys. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain
+from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.statuses import DaemonState
+from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.text import counted, duration
+
+ENDING = (DaemonState.DRAINING, DaemonState.STOPPING)
+_TEXTS = ("problems", "error", "exits")  # the keys of a status document that have free texts
+
+
+@dataclass(frozen=True)
+class ListedDaemon:
+    """One start of a daemon on a machine."""
+
+    daemon_id: UUID
+    name: str
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    age_s: float  # of its heartbeat, by the database's clock
+    state: DaemonState  # as it has told last
+    is_silent: bool  # it has told nothing for longer than it should
+    living_workers: int | None  # known of one that is silent or ends, like the next two
+    held_tasks: int | None  # that its workers have begun and not reported
+    lapses_in_s: float | None  # the last of their leases; negative: it has lapsed
+    status: Mapping[str, Any]  # its status document
+
+    @property
+    def place(self) -> str:
+        return f"{self.name}@{self.host}"
+
+    @property
+    def up_s(self) -> float | None:
+        """How long it has run; of a silent one nobody knows."""
+        up_s: Any = self.status.get("up_s")
+        return up_s + self.age_s if is_number(up_s) and not self.is_silent else None
+
+    @property
+    def flows(self) -> list[Mapping[str, Any]]:
+        found = self.status.get("flows")
+        return [each for each in found if isinstance(each, Mapping)] if found else []
+
+    @property
+    def flow_states(self) -> dict[str, int]:
+        """How many of its flows are in each state; those that are well come first."""
+        states = Counter(str(flow.get("state")) for flow in self.flows)
+        well = [state for state in (ChildState.UP.value, ChildState.ASLEEP.value) if states[state]]
+        return {state: states[state] for state in [*well, *sorted(states.keys() - well)]}
+
+    @property
+    def running(self) -> int:
+        """The tasks at work."""
+        return _sum(self.flows, "running")
+
+    @property
+    def most_running(self) -> int:
+        """How many tasks may be at work at once."""
+        return _sum(self.flows, "max_concurrency")
+
+    @property
+    def restarts(self) -> tuple[int, int]:
+        """How many restarts there were lately, and how many may be."""
+        supervisor = self.status.get("supervisor") or {}
+        return supervisor.get("restarts") or 0, supervisor.get("max_restarts") or 0
+
+    @property
+    def database(self) -> Mapping[str, Any]:
+        return self.status.get("database") or {}
+
+    @property
+    def problems(self) -> list[dict[str, Any]]:
+        return list(self.status.get("problems") or [])
+
+    def to_json(self) -> dict[str, Any]:
+        fields = dict(vars(self))
+        return plain({"id": fields.pop("daemon_id"), **fields})
+
+
+def silence(daemon: ListedDaemon, *, is_alone: bool) -> str:
+    """What became of a silent daemon, and what happens with its tasks. `is_alone`: none lives."""
+    text = f"no heartbeat for {duration(round(daemon.age_s))} (was {daemon.state})."
+    tasks, left_s = daemon.held_tasks or 0, daemon.lapses_in_s
+    whose = f"Its {counted(tasks, 'task')} {'is' if tasks == 1 else 'are'}"
+    lapse = "its lease lapses" if tasks == 1 else "their leases lapse"
+    if daemon.living_workers:
+        workers = counted(daemon.living_workers, "worker")
+        lives = "lives" if daemon.living_workers == 1 else "live"
+        return f"{text} {workers} of it {lives}: see `pgflowd status` on {daemon.host}."
+    if not tasks:
+        return f"{text} It has left no task behind."
+    if is_alone:
+        return f"{text} {whose} recovered when a daemon runs: none does."
+    if left_s is not None and left_s > 0:
+        return f"{text} {whose} recovered when {lapse}, in {duration(max(1, round(left_s)))}."
+    return f"{text} {whose} recovered by the next sweep."
+
+
+def is_alone(daemons: Sequence[ListedDaemon]) -> bool:
+    """Whether none of them lives."""
+    return all(each.is_silent for each in daemons)
+
+
+def stored(status: Any, hide: Callable[[str], str], *, is_text: bool = False) -> Any:
+    """
+    A status document as the database takes it: it has no numbers without an end, and no texts with
+    a zero or half a character. Secrets in texts of people are hidden, as in the log.
+    """
+    if isinstance(status, dict):
+        return {
+            key: stored(value, hide, is_text=is_text or key in _TEXTS)
+            for key, value in status.items()
+        }
+    if isinstance(status, list):
+        return [stored(each, hide, is_text=is_text) for each in status]
+    if isinstance(status, str):
+        text = status.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+        return hide(text) if is_text else text
+    return None if isinstance(status, float) and not isfinite(status) else status
+
+
+def _sum(flows: Sequence[Mapping[str, Any]], key: str) -> int:
+    return sum(int(flow[key]) for flow in flows if is_number(flow.get(key)))

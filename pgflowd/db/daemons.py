@@ -1,0 +1,49 @@
+"""Reads and writes the rows of daemons, which show all machines, and restarts workers of any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from pgflowd.core.documents.daemons import ListedDaemon
+from pgflowd.core.json import decode
+from pgflowd.core.statuses import DaemonState
+from pgflowd.db.query import Query, Rows, only
+
+DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
+
+
+def tell_daemon(status: str) -> Query[None]:
+    """Write the row of a daemon, from its status document as JSON."""
+    return Query("select pgflowd.tell_daemon(%s::jsonb)", (status,), lambda rows: None)
+
+
+def list_daemons() -> Query[list[ListedDaemon]]:
+    """Return the daemons of all machines."""
+
+    def read(rows: Rows) -> list[ListedDaemon]:
+        found = [ListedDaemon(*row) for row in rows]
+        return [
+            replace(each, state=DaemonState(each.state), status=decode(row[-1]))
+            for each, row in zip(found, rows, strict=True)
+        ]
+
+    return Query(_DAEMONS, (), read)
+
+
+def look_at_daemons() -> Query[None]:
+    """Ask for rows that are not older than two seconds, for a minute; nobody may hear it."""
+    return Query("select pgflowd.look_at_daemons()", (), lambda rows: None)
+
+
+def restart_worker(worker_id: UUID, actor: str | None, reason: str | None) -> Query[str]:
+    """Let a worker end when its tasks are done, and its supervisor start another one."""
+    query = "select pgflowd.restart_worker(%s, %s, %s)"
+    return Query(query, (worker_id, actor, reason), only)
+
+
+_DAEMONS = """
+select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, state, is_silent,
+       living, tasks, lapses_in_s, status
+  from pgflowd.daemons()
+"""
