@@ -219,6 +219,27 @@ class LookAtVersions(Message):
 
 
 @dataclass(frozen=True)
+class LookAtDaemons(Message):
+    """Somebody looks at the daemons: write this one's row more often. From the listener, for the
+    sweeper."""
+
+    droppable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class StatusWanted(Message):
+    """The status of the daemon is to be written. From the sweeper."""
+
+
+@dataclass(frozen=True)
+class StatusPart(Message):
+    """A part of the daemon's status document, which is one JSON text in all. For the sweeper."""
+
+    part: str
+    is_last: bool
+
+
+@dataclass(frozen=True)
 class ConnectionsLeft(Message):
     """How many connections the server has left. From the listener, before it is ready."""
 
@@ -259,6 +280,12 @@ class WorkerEnded(Message):
     worker_id: str
 
 
+def parts_of(text: str) -> list[str]:
+    """A JSON text in parts that each fit into a message, where a quote takes two bytes more."""
+    length = MAX_MESSAGE_BYTES // 4
+    return [text[start : start + length] for start in range(0, len(text), length)]
+
+
 @dataclass(frozen=True)
 class UnreadableMessage:
     """Bytes that are not a message."""
@@ -294,6 +321,9 @@ KINDS: dict[str, type[Message]] = {
         NextDue,
         ServeVersions,
         LookAtVersions,
+        LookAtDaemons,
+        StatusWanted,
+        StatusPart,
         ConnectionsLeft,
         ConnectionRefused,
         ConnectionWanted,

@@ -17,7 +17,7 @@ import psycopg
 
 from pgflowd.core.definition.versions import Code
 from pgflowd.core.json import Encoder
-from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
+from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db import definitions
@@ -26,8 +26,6 @@ from pgflowd.db.errors import failure_of
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
-
-PART = MAX_MESSAGE_BYTES // 4  # characters, as in a discovery
 
 _dumps = Encoder(default=str)
 
@@ -41,8 +39,8 @@ def main(channel: Channel, settings: Settings, codes: Sequence[Code]) -> int:
             text = _dumps([_found(conn, codes, settings.pgflowd.definitions), None])
     except (psycopg.Error, PgflowdError) as error:
         text = _dumps([None, failure_of(error)[1]])
-    for start in range(0, len(text), PART):
-        channel.send(Found(text[start : start + PART]))
+    for part in parts_of(text):
+        channel.send(Found(part))
     channel.flush_all(10.0)
     return EXIT_ASKED
 

@@ -22,7 +22,7 @@ from pgflowd.core.definition.schemas import step_schemas
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.definition.versions import facts_of
 from pgflowd.core.json import Encoder
-from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
+from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.waiting import WAITING_CALLS
@@ -31,8 +31,6 @@ from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
-
-PART = MAX_MESSAGE_BYTES // 4  # characters; a quote takes two bytes more in the message
 
 _dumps = Encoder(default=str)
 
@@ -45,8 +43,8 @@ def main(channel: Channel, settings: Settings, entry: str, *, is_silent: bool = 
             os.dup2(nothing, number)
     prepare(settings.pgflowd.python_path, secret_variables(settings))
     text = _dumps(_found(entry))
-    for start in range(0, len(text), PART):
-        channel.send(Found(text[start : start + PART]))
+    for part in parts_of(text):
+        channel.send(Found(part))
     channel.flush_all(10.0)
     return EXIT_ASKED
 

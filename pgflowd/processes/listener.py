@@ -2,13 +2,13 @@
 The listener: turns notifications of the database into wakes, for all flows on one connection.
 
 It listens on channel `pgflowd`. The payload is the name of a queue, or a run that a client
-follows, which is sent to all workers. On channel `pgflowd_due` it hears that something is due, and
-tells the sweeper. After each connect it first commits its LISTEN and then wakes all workers and the
-sweeper, so no notification is missed. At most ten wakes per flow pass in
-`notify_throttle`, and one at its end. Every 10 s it asks the server whether it still listens;
-without an answer the connection is lost. Behind a pooler it tries whether a notification arrives.
-If none does, as with pooled transactions, it warns (W314), wakes all workers every `poll_max`, and
-the sweeper each second; that one also where no flow wants notifications.
+follows, which is sent to all workers, or a hint for the sweeper. On channel `pgflowd_due` it hears
+that something is due, and tells the sweeper. After each connect it first commits its LISTEN and
+then wakes all workers and the sweeper, so no notification is missed. At most ten wakes per flow
+pass in `notify_throttle`, and one at its end. Every 10 s it asks the server whether it still
+listens; without an answer the connection is lost. Behind a pooler it tries whether a notification
+arrives. If none does, as with pooled transactions, it warns (W314), wakes all workers every
+`poll_max`, and the sweeper each second; that one also where no flow wants notifications.
 As the first child that connects it also reads how many connections the server has left.
 """
 
@@ -26,6 +26,7 @@ from psycopg.pq import TransactionStatus
 from pgflowd.core.messages import (
     ConnectionsLeft,
     Follow,
+    LookAtDaemons,
     LookAtDue,
     LookAtVersions,
     Ready,
@@ -36,6 +37,7 @@ from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db.connection import is_pooled
+from pgflowd.db.daemons import DAEMONS_LOOKED_AT
 from pgflowd.db.query import execute
 from pgflowd.db.server_connections import server_connections
 from pgflowd.db.versions import VERSIONS_CHANGED, served_versions
@@ -181,6 +183,9 @@ class Listener:
             return
         if payload == VERSIONS_CHANGED:
             self._service.channel.send(LookAtVersions())
+            return
+        if payload == DAEMONS_LOOKED_AT:
+            self._service.channel.send(LookAtDaemons())
             return
         self._service.numbers["last_notification_at"] = time.time()
         if self._throttle.may_pass(payload, time.monotonic()):

@@ -20,10 +20,12 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.database_failure import DatabaseFailure
@@ -43,6 +45,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of, is_refused
+from pgflowd.db.query import Query, execute
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
@@ -50,6 +53,7 @@ from pgflowd.host.logs import Log
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 SPARE_S = 2.0  # beyond statement_timeout, so that the server ends a slow call first
+LAST_S = 1.0  # for a call as a child ends; well within the limit of its stop
 
 CONNECTION_ERRORS = (psycopg.Error, PgflowdError, OSError)
 
@@ -213,6 +217,22 @@ class DatabaseLink:
 
     def _note_state(self, state: str, **more: str | None) -> None:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}
+
+    def leave(self, query: Query[Any]) -> None:
+        """Execute a last query as this child ends, if that is quickly done; over another connection
+        if what the order to end has interrupted still uses this one."""
+        if self._conn is None or self._conn.closed:
+            return
+        database = self._settings.database
+        with contextlib.suppress(*CONNECTION_ERRORS), contextlib.ExitStack() as stack:
+            conn = self._conn
+            if conn.info.transaction_status is not TransactionStatus.IDLE:
+                limits, url = limits_of(database), read(self._url, place="[database] url")
+                guard = partial(limited, limit_s=LAST_S)
+                opened = connect(url, name=self._name, limits=limits, guard=guard)
+                conn = stack.enter_context(contextlib.closing(opened))
+            with limited(conn, LAST_S):
+                execute(conn, query)
 
     @contextlib.contextmanager
     def limited(self, conn: psycopg.Connection[Any]) -> Iterator[None]:

@@ -336,6 +336,23 @@ def test_a_viewer_reads_everything(as_role: As, shop: UUID) -> None:
     conn.execute("select * from pgmq.a_shop")
 
 
+def test_a_daemon_is_told_seen_and_its_worker_restarted(as_role: As, shop: UUID) -> None:
+    conn = as_role("pgflow_worker")
+    worker = _register(conn)
+    told = {"id": str(shop), "name": "shop", "host": "app1", "pid": 812, "version": "1", "up_s": 1,
+            "state": "draining", "flows": [{"worker_id": str(worker)}]}  # fmt: skip
+    conn.execute("select pgflowd.tell_daemon(%s)", (Jsonb(told),))
+
+    conn = as_role("pgflow_viewer")
+    conn.execute("select pgflowd.look_at_daemons()")
+    seen = conn.execute("select host, living, tasks from pgflowd.daemons()")
+    assert seen.fetchone() == ("app1", 1, 0)
+
+    conn = as_role("pgflow_operator")
+    restarted = conn.execute("select pgflowd.restart_worker(%s, 'jane')", (worker,))
+    assert restarted.fetchone() == ("restarting",)
+
+
 def test_the_owner_migrates_defines_and_deletes(as_role: As, shop: UUID) -> None:
     conn = as_role("pgflow_owner")
 

@@ -38,6 +38,13 @@ _OF_PLACES = {
     msg.StayingAwake: on_staying_awake,
 }
 
+_FOR_THE_SWEEPER = (
+    msg.ConnectionRefused,
+    msg.LookAtDaemons,
+    msg.LookAtDue,
+    msg.LookAtVersions,
+)
+
 
 class Inbox:
     """Handles messages, and keeps the ids of ended workers."""
@@ -84,6 +91,8 @@ class Inbox:
         elif isinstance(message, msg.FallingAsleep):
             process.exit_message = message
             supervisor.do(on_falling_asleep(supervisor.tree, id, message, now))
+        elif isinstance(message, msg.StatusWanted):
+            supervisor.status.send_to(process)
         elif isinstance(message, msg.NextDue):
             supervisor.sleeping.next_due(message)
         elif isinstance(message, msg.ConnectionsLeft):
@@ -107,7 +116,7 @@ class Inbox:
                 supervisor.sleeping.wake(message.slug, cause)
         elif isinstance(message, msg.ServeVersions):
             supervisor.reloader.serve_versions(message.name, message.flows)
-        elif isinstance(message, msg.ConnectionRefused | msg.LookAtDue | msg.LookAtVersions):
+        elif isinstance(message, _FOR_THE_SWEEPER):
             self._send_to_sweeper([message], supervisor.children.alive.values())
         elif isinstance(message, msg.WorkerStanding):
             self._pass_on_standing(message)

@@ -17,12 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from pgflowd.core.messages import StatusPart
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.decide import on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
 from pgflowd.core.supervision.kinds import CHECK, DISCOVERY
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import on_reload
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.supervision.timeouts import next_due
@@ -187,7 +188,10 @@ class SupervisorLoop:
         if isinstance(action, act.StartChild):
             self._fork(action.id)
         elif isinstance(action, act.SendToChild) and action.id in self.children.alive:
-            self.children.send(self.children.alive[action.id], action.how)
+            process = self.children.alive[action.id]
+            if self.tree.phase is DaemonPhase.STOPPING and StatusPart in process.kind.receives:
+                self.status.send_to(process)  # the last that it writes
+            self.children.send(process, action.how)
         elif isinstance(action, act.KillChild) and action.id in self.children.alive:
             process = self.children.alive[action.id]
             self.log_child("warning", "child.killed", process, reason=action.why)

@@ -7,9 +7,11 @@ Counters continue when a child is replaced: the counts of its earlier processes 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pgflowd import __version__
 from pgflowd.core.documents.daemon import (
@@ -20,6 +22,8 @@ from pgflowd.core.documents.daemon import (
     state_of,
     status_of,
 )
+from pgflowd.core.json import Encoder
+from pgflowd.core.messages import StatusPart, parts_of
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.settings.sections import WorkerSettings
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
 
+_dumps = Encoder(default=str)
 _OF_SLEEPING = ("import_s", "problems")  # the numbers that are true of a sleeping worker
 LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
@@ -41,6 +46,7 @@ class StatusReporter:
     """What the supervisor has counted, and the problems of the last reload."""
 
     def __init__(self, supervisor: SupervisorLoop) -> None:
+        self._id = uuid4()
         self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
         self.answer: list[Problem] = []  # the same and all errors, for the answer
@@ -57,6 +63,13 @@ class StatusReporter:
 
     def document(self) -> dict[str, Any]:
         return status_of(self._supervisor.tree, self._facts()).to_json()
+
+    def send_to(self, sweeper: ChildProcess) -> None:
+        """Send the document to the sweeper, which writes it into the database."""
+        parts = parts_of(_dumps(self.document()))
+        for number, part in enumerate(parts, start=1):
+            is_last = number == len(parts)
+            self._supervisor.children.send(sweeper, StatusPart(part, is_last=is_last))
 
     def state(self) -> DaemonState:
         """The daemon's state in one word, as the document has it."""
@@ -105,7 +118,9 @@ class StatusReporter:
                 numbers=process.numbers,
             )
         return DaemonFacts(
+            self._id,
             settings.pgflowd.name,
+            socket.gethostname(),
             __version__,
             os.getpid(),
             self._started,

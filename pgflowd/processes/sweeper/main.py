@@ -14,7 +14,7 @@ It renews the rows of the daemon's workers that have no tasks, all in one statem
 reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what is
 due (`due`), deletes what is older than the retention (`pruning`), watches the database (`health`),
-and counts what waits (`statistics`).
+counts what waits (`statistics`), and writes how the daemon is (`daemon_row`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from pgflowd.core.messages import (
     Asleep,
     Awake,
     ConnectionRefused,
+    LookAtDaemons,
     LookAtDue,
     LookAtQueues,
     LookAtVersions,
     Message,
     Released,
     ServeVersions,
+    StatusPart,
     WorkerEnded,
     WorkerStanding,
     WorkerStarted,
@@ -55,6 +57,7 @@ from pgflowd.db.workers import renew_rows
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
+from pgflowd.processes.sweeper.daemon_row import DaemonRow
 from pgflowd.processes.sweeper.due import DueWork
 from pgflowd.processes.sweeper.health import DatabaseHealth
 from pgflowd.processes.sweeper.pruning import Pruning
@@ -74,8 +77,10 @@ IDLE_RENEWAL_S = 15.0
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Sweep until the supervisor asks to end."""
+    sweeper = Sweeper(Service(channel, settings, log), settings, log)
     with contextlib.suppress(StopRequested):
-        Sweeper(Service(channel, settings, log), settings, log).run()
+        sweeper.run()
+    sweeper.leave()
     return EXIT_ASKED
 
 
@@ -92,6 +97,8 @@ class Sweeper:
         self._statistics = Statistics(service.numbers, self._execute)
         self._due = DueWork(settings.recovery.recovery_interval_s, self._execute, log)
         self._pruning = Pruning(self._execute, log)
+        interval_s = settings.recovery.recovery_interval_s
+        self._row = DaemonRow(interval_s, service.channel, self._execute, log)
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._workers: dict[str, None] = {}  # ids of those that are up
         self._released: dict[str, int] = {}
@@ -108,6 +115,14 @@ class Sweeper:
 
     def run(self) -> None:
         self._link.run(self._prepare, self._work)
+
+    def leave(self) -> None:
+        """Write that the daemon ends, if it does."""
+        for order in self._service.orders:
+            if isinstance(order, StatusPart):
+                self._row.receive(order)
+        if query := self._row.last():
+            self._link.leave(query)
 
     def _prepare(self, conn: psycopg.Connection[Any]) -> None:
         conn.add_notice_handler(self._on_notice)
@@ -132,15 +147,18 @@ class Sweeper:
         self._sleepers.queues.look_at_all(renew_at)
         self._due.connected(renew_at)
         self._pruning.connected(sweep_at)
+        self._row.connected(renew_at)
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
             due += [sweep_at, renew_at, self._health.look_at, self._sleepers.queues.due]
-            self._service.wait(min(*due, self._due.look_at, self._pruning.look_at))
+            due += [self._due.look_at, self._pruning.look_at, self._row.times.ask_at]
+            self._service.wait(min(due))
             now = time.monotonic()
             while self._service.orders:
                 self._obey(self._service.orders.popleft(), now)
             self._due.do(conn)
             self._sleepers.look(conn, now)
+            self._row.do(conn, now)
             if self._pruning.do(conn):
                 self._health.look_at = now
             if self._versions_due:
@@ -177,6 +195,10 @@ class Sweeper:
             self._versions_due = True
         elif isinstance(order, LookAtDue):
             self._due.on_notification(now)
+        elif isinstance(order, LookAtDaemons):
+            self._row.times.looked_at(now)
+        elif isinstance(order, StatusPart):
+            self._row.receive(order)
         elif isinstance(order, ConnectionRefused):
             self._health.on_refused(now)
 
