@@ -209,7 +209,7 @@ def list_runs(
     """Return the newest runs, perhaps also those that undo others; `labels` is JSON."""
     since = None if since_s is None else timedelta(seconds=since_s)
     params = (flow_slug, list(statuses) or None, since, most, labels, with_undos)
-    return Query(_LIST_RUNS, params, _read_listed_runs)
+    return Query(_LIST_RUNS, params, lambda rows: list(map(read_listed_run, rows)))
 
 
 def started_runs(flow_slug: str, most: int) -> Query[list[Run]]:
@@ -268,13 +268,13 @@ select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
 """
 CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
 _KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
-_MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
+MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
 _TRACE = ", traceparent => %s, tracestate => %s"
 _START_WISHED = f"""
 select (pgflowd.get_run(started.run_id) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
-   %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s, %s, %s,
+   %s, one.input, one.run_id, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s,
    coalesce(%s, session_user), %s::uuid[], %s{{trace}}) as started
  order by one.nr
 """
@@ -303,14 +303,14 @@ _CANCEL_AND_UNDO = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), tr
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"""
-select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT}, %s, coalesce(%s, session_user))
+select pgflowd.reschedule(%s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user))
 """
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
-_LIST_RUNS = """
-select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
-       start_at, labels, share, undo_of
-  from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)
+LISTED_COLUMNS = """
+run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at, labels,
+share, undo_of
 """
+_LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
 _STARTED_RUNS = """
 select (pgflowd.get_run(run_id) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
 """
@@ -392,9 +392,7 @@ def _read_status(rows: Rows) -> Document:
     return {**found, **ids, "status": RunStatus(found["status"]), "labels": decode(labels)}
 
 
-def _read_listed_runs(rows: Rows) -> list[ListedRun]:
-    def read(*row: Any) -> ListedRun:
-        run = ListedRun(*row)
-        return replace(run, status=RunStatus(run.status), labels=decode(row[-3]))
-
-    return list(starmap(read, rows))
+def read_listed_run(row: Sequence[Any]) -> ListedRun:
+    """Read a row that has the columns of a list."""
+    run = ListedRun(*row)
+    return replace(run, status=RunStatus(run.status), labels=decode(row[-3]))

@@ -16,7 +16,8 @@ declare
   before constant jsonb := current_setting('pgflowd.before')::jsonb -> 'functions';
   independent constant text[] := '{
     pgflowd.active_runs, pgflowd.add_minute, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
-    pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.daemons, pgflowd.delete_run,
+    pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.count_runs,
+    pgflowd.daemons, pgflowd.delete_run,
     pgflowd.disarm,
     pgflowd.due_late, pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.flow_stats, pgflowd.flows_of,
     pgflowd.follow, pgflowd.heartbeat,
@@ -26,10 +27,12 @@ declare
     pgflowd.postpone_schedule, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
     pgflowd.read_original, pgflowd.read_originals,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
-    pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes, pgflowd.run_family,
+    pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes,
+    pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,
-    pgflowd.run_timeline, pgflowd.run_troubles, pgflowd.schedule_troubles, pgflowd.signal,
-    pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.tell_daemon, pgflowd.undecided_tasks, pgflowd.wanted_output,
+    pgflowd.run_timeline, pgflowd.run_troubles, pgflowd.runs_by_id, pgflowd.schedule_troubles,
+    pgflowd.search_runs, pgflowd.signal, pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake,
+    pgflowd.tell_daemon, pgflowd.undecided_tasks, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{
     pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,

@@ -5,7 +5,7 @@
 -- tasks wait, `quarantined` if one of these does until somebody decides about it. One that the core does
 -- not have (null) is `scheduled`, `blocked` if other runs must end first, or was cancelled or expired
 -- before it began. Queries inline it, so it has no settings of its own.
--- Called by: _list_runs, view run_status.   Locks: nothing.
+-- Called by: _found_runs, view run_status.   Locks: nothing.
 create or replace function pgflowd._run_status(
   status text, is_cancelled boolean, open_tasks bigint, waits bigint,
   is_planned boolean default false, is_expired boolean default false,

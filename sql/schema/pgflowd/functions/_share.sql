@@ -1,6 +1,6 @@
 -- _share(progress): how much of a task is done by what its handler has told, from 0 to 1; null if that
 -- does not say of how much. It is rounded, since a float8 cannot be as small as a numeric.
--- Called by: _list_runs, run_steps.   Locks: nothing.
+-- Called by: _listed_runs, run_steps.   Locks: nothing.
 create or replace function pgflowd._share(progress jsonb)
 returns float8 language sql immutable as $$
   select case when jsonb_typeof(progress -> 'done') = 'number'

@@ -1,6 +1,6 @@
 -- list_dead(flow, since, max_tasks): returns the dead letters of the newest runs: the tasks that failed for
 -- good, of this flow, of runs that started within this time; null means any. No index knows a status, so
--- it looks at the newest 100,000 runs. Its query is planned for the very arguments, as that of _list_runs.
+-- it looks at the newest 100,000 runs. Its query is planned for the very arguments, as that of _found_runs.
 -- Called by: `pgflowd dead list`.   Locks: nothing.
 create or replace function pgflowd.list_dead(
   flow text default null, since interval default null, max_tasks int default 20)

@@ -1,7 +1,7 @@
 -- run_progress(run_id): returns what the running tasks of a run have told of their progress. Of steps with
 -- more than a hundred tasks it returns none, so that it costs the same however large a map is: there the
 -- number of tasks that are completed tells enough.
--- Called by: commands, _list_runs, run_steps.   Locks: nothing.
+-- Called by: commands, _listed_runs, run_steps.   Locks: nothing.
 create or replace function pgflowd.run_progress(run_id uuid)
 returns table (step_slug text, task_index int, attempt int, progress jsonb)
 language sql stable set search_path = '' as $$
