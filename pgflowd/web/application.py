@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,10 +24,15 @@ from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.pages import PAGES, Document, Page, PageRequest
-from pgflowd.web.rendering import render
+from pgflowd.web.pages.frame import PageFrame, read_frame
+from pgflowd.web.rendering import Look, render
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
+_LONGEST_FORM = 4096  # of the one about the look of pages
+_YEAR_S = 365 * 86400
+_IN_URLS = "/?&=%:;,@!$'()*+~"
+_THEMES, _TIMES = ("light", "dark"), ("local",)
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
 
@@ -51,31 +57,48 @@ class Dashboard:
         api = [Route(_api_path(page), self._json(page), methods=["GET"]) for page in PAGES]
         assets = Route("/assets/{name}", self._asset, methods=["GET"])
         return Starlette(
-            routes=[*pages, *api, assets],
+            routes=[*pages, *api, assets, Route("/appearance", self._appearance, methods=["POST"])],
             exception_handlers={PgflowdError: self._error, HTTPStatus.NOT_FOUND: self._no_page},
         )
 
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            html = await self._call(page, request, lambda document: _html(page, request, document))
-            return _response(html, _HTML)
+            chosen, path, query = _asked(page, request)
+
+            def work(conn: Connection) -> str:
+                asked = PageRequest(conn, path, query)
+                return _html(chosen, request, asked, chosen.read(asked), read_frame(conn))
+
+            return _response(await self.connections.call(work), _HTML)
 
         return answer
 
     def _json(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return _response(await self._call(page, request, _as_json), _JSON)
+            chosen, path, query = _asked(page, request)
+
+            def work(conn: Connection) -> str:
+                return _as_json(chosen.read(PageRequest(conn, path, query)))
+
+            return _response(await self.connections.call(work), _JSON)
 
         return answer
 
-    async def _call(self, page: Page, request: Request, show: Callable[[Document], str]) -> str:
-        """Read the document of a page, and show it; both in a thread."""
-        path, query = dict(request.path_params), _query_of(page, request)
-
-        def work(conn: Connection) -> str:
-            return show(page.read(PageRequest(conn, path, query)))
-
-        return await self.connections.call(work)
+    async def _appearance(self, request: Request) -> Response:
+        """Remember how somebody wants pages to look, and return to the page."""
+        fields = dict(
+            parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=9)
+        )
+        back = fields.get("back", "/")
+        is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
+        answer = _response("", _HTML, HTTPStatus.SEE_OTHER)
+        answer.headers["Location"] = _root(request) + quote(back if is_ours else "/", safe=_IN_URLS)
+        for name in ("theme", "times"):
+            answer.set_cookie(
+                name, fields.get(name, "")[:10], _YEAR_S, path=_root(request) or "/",
+                httponly=True, samesite="strict",
+            )  # fmt: skip
+        return answer
 
     async def _asset(self, request: Request) -> Response:
         found = asset(request.path_params["name"])
@@ -96,16 +119,30 @@ class Dashboard:
         if _wants_json(request):
             document = json.dumps({"errors": [_problem_json(each) for each in problems]})
             return _response(document, _JSON, status)
-        html = render("error.html", root=_root(request), status=status, problems=problems).html
+        html = render(
+            "error.html", root=_root(request), status=status, problems=problems,
+            look=_look(request), back=_back(request), command=["pgflowd", "doctor"],
+        ).html  # fmt: skip
         return _response(html, _HTML, status)
 
 
-def _html(page: Page, request: Request, document: Document) -> str:
-    return render(page.template, root=_root(request), doc=document, query=request.query_params).html
+def _html(
+    page: Page, request: Request, asked: PageRequest, document: Document, frame: PageFrame
+) -> str:
+    return render(
+        page.template, root=_root(request), doc=document, query=asked.query, frame=frame,
+        command=page.command(asked), look=_look(request), back=_back(request),
+    ).html  # fmt: skip
 
 
 def _as_json(document: Document) -> str:
     return json.dumps(document.to_json(), ensure_ascii=False)
+
+
+def _asked(page: Page, request: Request) -> tuple[Page, dict[str, str], dict[str, str]]:
+    """The page or the view of it that is asked for, the words of its path, and its parameters."""
+    chosen = page.chosen(request.query_params.get("view"))
+    return chosen, dict(request.path_params), _query_of(chosen, request)
 
 
 def _query_of(page: Page, request: Request) -> dict[str, str]:
@@ -119,6 +156,17 @@ def _query_of(page: Page, request: Request) -> dict[str, str]:
         if (times := len(query.getlist(name))) > 1:
             raise PgflowdError(f"the parameter '{name}' is given {times} times", code="E506")
     return dict(query)
+
+
+def _look(request: Request) -> Look:
+    theme, times = request.cookies.get("theme", ""), request.cookies.get("times", "")
+    return Look(theme if theme in _THEMES else "", times if times in _TIMES else "")
+
+
+def _back(request: Request) -> str:
+    """The address of this page below the dashboard's, with its parameters."""
+    path = request.url.path.removeprefix(_root(request)) or "/"
+    return f"{path}?{request.url.query}" if request.url.query else path
 
 
 def _api_path(page: Page) -> str:

@@ -8,16 +8,25 @@ whole. Fragments do not nest.
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
+from pgflowd.core.timeline import reason
+from pgflowd.core.traceback_text import place_of
+from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.web.assets import address_of
+from pgflowd.web.navigation import NAVIGATION
 
 _TEMPLATES = files("pgflowd.web") / "templates"
 
@@ -31,21 +40,60 @@ class Rendered:
 
     def keep(self, id: str, html: str) -> str:
         """Remember a fragment; return its HTML."""
+        assert id not in self.fragments, f"two fragments of a page are called {id}"
         self.fragments[id] = html
         return html
+
+
+@dataclass(frozen=True)
+class Look:
+    """How somebody wants pages to look: a cookie says so."""
+
+    theme: str = ""  # light or dark; empty: as the system is
+    times: str = ""  # local or, if empty, UTC
 
 
 def render(template: str, **values: Any) -> Rendered:
     """Render a template of a page."""
     rendered = Rendered()
     page = _environment.get_template(template)
-    rendered.html = page.render(keep=rendered.keep, **values)
+    defaults: dict[str, Any] = {"look": Look(), "frame": None, "command": [], "back": "/"}
+    rendered.html = page.render(keep=rendered.keep, **{**defaults, **values})
     return rendered
 
 
-def moment(at: datetime) -> str:
+def iso(at: datetime) -> str:
     """A moment as `<time datetime>` has it."""
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock(at: datetime) -> str:
+    """A moment as people read it, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def as_id(name: object) -> str:
+    """A name as a part of an element's id: whatever it holds, another name gives another id."""
+    return re.sub(r"[^A-Za-z0-9_-]", lambda found: f".{ord(found[0]):x}.", str(name))
+
+
+def lines(text: str) -> str:
+    """A text of several lines, each safe to show."""
+    return "\n".join(one_line(line.expandtabs()) for line in text.split("\n"))
+
+
+def seconds_between(start: datetime, end: datetime) -> float:
+    return max((end - start).total_seconds(), 0.0)
+
+
+def address(path: str, query: Mapping[str, object]) -> str:
+    """An address with the parameters that are not empty."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def command_line(words: Iterable[str]) -> str:
+    return one_line(shlex.join(words))
 
 
 def _source(name: str) -> str:
@@ -61,7 +109,11 @@ _environment = Environment(
     extensions=["jinja2.ext.do"],
 )
 _environment.filters.update(
-    ago=ago, brief=brief, counted=counted, duration=duration, moment=moment, short=short_id,
-    size=size, line=one_line,
+    ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
+    size=size, line=one_line, lines=lines, as_id=as_id, shell=command_line,
 )  # fmt: skip
-_environment.globals.update(asset=address_of)
+_environment.globals.update(
+    statuses=tuple(RunStatus), started=Outcome.STARTED,
+    asset=address_of, address=address, navigation=NAVIGATION, seconds_between=seconds_between,
+    reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by,
+)  # fmt: skip

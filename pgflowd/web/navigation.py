@@ -1,0 +1,8 @@
+"""The pages that each page leads to."""
+
+from __future__ import annotations
+
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/runs", "Runs"),
+)

@@ -1,0 +1,93 @@
+"""
+What a page is: its address, the document that it reads, and how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core.settings.values import parse_duration
+from pgflowd.db.lookup import find_run
+from pgflowd.errors import PgflowdError
+
+Connection = psycopg.Connection[Any]
+
+
+class Document(Protocol):
+    """What a page shows."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """What a page is asked for; `query` has only names that the page knows."""
+
+    conn: Connection
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def run_id(self) -> UUID:
+        """The run of the address."""
+        return find_run(self.conn, self.path["run"])
+
+    def word(self, name: str) -> str | None:
+        """A parameter; None if it is absent or empty, as forms leave it."""
+        return self.query.get(name) or None
+
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        """A parameter that is a whole number."""
+        if (text := self.word(name)) is None:
+            return default
+        if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()):
+            raise refused(name, text, "a whole number")
+        if len(text) > 18 or not low <= int(text) <= high:
+            raise refused(name, text, f"from {low} to {high}")
+        return int(text)
+
+    def duration_s(self, name: str) -> float | None:
+        """A parameter that is a duration, such as `7d`."""
+        if (text := self.word(name)) is None:
+            return None
+        try:
+            return parse_duration(text)
+        except ValueError:
+            raise refused(name, text, "a duration such as 1h30m or 7d") from None
+
+    def one_of(self, name: str, known: Sequence[str]) -> str | None:
+        """A parameter that is one of some words."""
+        text = self.word(name)
+        if text is not None and text not in known:
+            raise refused(name, text, ", ".join(known))
+        return text
+
+
+def refused(name: str, value: str, expected: str) -> PgflowdError:
+    """The error about a parameter that cannot be used."""
+    text = f"the parameter '{name}' is '{value[:60]}'"
+    return PgflowdError(text, code="E506", next=f"it must be {expected}")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and the document below the same path of the API."""
+
+    path: str
+    template: str
+    read: Callable[[PageRequest], Document]
+    command: Callable[[PageRequest], Sequence[str]]  # which prints the same
+    parameters: frozenset[str] = frozenset()  # that its address may have
+    views: Mapping[str, Page] = field(default_factory=dict)  # by the parameter `view`
+
+    def chosen(self, view: str | None) -> Page:
+        """The page itself, or one of its views."""
+        if not view:
+            return self
+        if view not in self.views:
+            raise refused("view", view, ", ".join(self.views) or "absent")
+        return self.views[view]

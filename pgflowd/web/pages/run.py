@@ -1,0 +1,199 @@
+"""
+One run: its steps and what they wait for, its timeline, attempts, output and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.families import Branch, branches_of
+from pgflowd.core.documents.history import RunEvent
+from pgflowd.core.documents.runs import (
+    AttemptOutput,
+    FailedAttempt,
+    RunDetails,
+    RunWithStates,
+    StepState,
+    StepTasks,
+)
+from pgflowd.core.documents.waits import OpenTask
+from pgflowd.core.graph import Graph, Node
+from pgflowd.core.lookup import refuse_unknown_step
+from pgflowd.core.run_graph import graph_of_run
+from pgflowd.core.statuses import Outcome, StepStatus
+from pgflowd.db import operations
+from pgflowd.db.attempts import kept_output
+from pgflowd.db.operations import get_with_states, run_sync
+from pgflowd.db.query import execute
+from pgflowd.db.run_details import read_details
+from pgflowd.web.json_tree import JsonBranch, tree_of
+from pgflowd.web.pages.page import Page, PageRequest
+
+MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
+MAX_TROUBLES = 20  # failed attempts with their tracebacks; a map may have very many
+_FIRST = (StepStatus.FAILED, StepStatus.STARTED)  # in a list of steps
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step of a run, with all that its row says."""
+
+    tasks: StepTasks
+    state: StepState | None
+    node: Node
+
+    @property
+    def slug(self) -> str:
+        return self.tasks.step_slug
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """A run, its steps and what it waits for."""
+
+    details: RunDetails
+
+    @property
+    def run(self) -> RunWithStates:
+        return self.details.run
+
+    @property
+    def graph(self) -> Graph:
+        details = self.details
+        return graph_of_run(details.run, details.steps, details.now, details.undos)
+
+    @property
+    def steps(self) -> list[ShownStep]:
+        """Those that failed or run come first, then the others in the order of the graph."""
+        nodes = {node.slug: node for node in self.graph.nodes}
+        shown = [
+            ShownStep(each, self.run.steps.get(each.step_slug), nodes[each.step_slug])
+            for each in self.details.steps
+        ]
+        return sorted(shown, key=lambda one: one.state is None or one.state.status not in _FIRST)
+
+    @property
+    def troubles(self) -> Sequence[FailedAttempt]:
+        """The newest failed attempts, the newest first."""
+        kept = [each for each in self.details.failures if each.outcome is not Outcome.RELEASED]
+        return kept[: -MAX_TROUBLES - 1 : -1]
+
+    @property
+    def waits(self) -> list[tuple[OpenTask, int]]:
+        """What tasks wait for; of those of a step that wait for the same the first, and how many
+        others there are."""
+        alike: dict[tuple[str, str], list[OpenTask]] = {}
+        for task in self.details.waits:
+            alike.setdefault((task.step_slug, task.waits_for), []).append(task)
+        return [(tasks[0], len(tasks) - 1) for tasks in alike.values()]
+
+    @property
+    def branches(self) -> list[Branch]:
+        return branches_of(self.details.family or ())
+
+    def to_json(self) -> dict[str, Any]:
+        return self.details.to_json()
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """What happened in a run, in the order of time."""
+
+    run: RunWithStates
+    events: Sequence[RunEvent]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"events": [event.to_json() for event in self.events]})
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """What the handlers of a run have printed and logged."""
+
+    run: RunWithStates
+    attempts: Sequence[AttemptOutput]
+
+    def to_json(self) -> dict[str, Any]:
+        attempts = [each.to_json() for each in self.attempts]
+        return versioned({"run_id": str(self.run.run_id), "attempts": attempts})
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """The input of a run, its output, and the outputs of its steps."""
+
+    run: RunWithStates
+
+    @property
+    def trees(self) -> list[tuple[str, JsonBranch]]:
+        """Each value with its title."""
+        run = self.run
+        values = {"Input": run.input}
+        if run.output is not None:
+            values["Output"] = run.output
+        done = [step for step in run.steps.values() if step.status is StepStatus.COMPLETED]
+        values |= {f"Output of {step.step_slug}": step.output for step in done}
+        return [(title, tree_of(value)) for title, value in values.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        outputs = {slug: step.output for slug, step in self.run.steps.items()}
+        run_id = str(self.run.run_id)
+        values = {"input": self.run.input, "output": self.run.output, "steps": outputs}
+        return versioned({"run_id": run_id, **values})
+
+
+def run_page(request: PageRequest) -> RunPage:
+    """A run as `runs show --tree` prints it."""
+    return RunPage(run_sync(request.conn, read_details(request.run_id(), with_family=True)))
+
+
+def run_attempts(request: PageRequest) -> RunPage:
+    """A run with its attempts and checkpoints."""
+    operation = read_details(request.run_id(), with_attempts=True, with_checkpoints=True)
+    return RunPage(run_sync(request.conn, operation))
+
+
+def run_timeline(request: PageRequest) -> RunHistory:
+    """What happened in a run."""
+    run = _run(request, request.run_id())
+    return RunHistory(run, run_sync(request.conn, operations.timeline(run.run_id, None)))
+
+
+def run_output(request: PageRequest) -> RunOutput:
+    """What the handlers of a run, or of a step of it, have printed and logged."""
+    run, step = _run(request, request.run_id()), request.word("step")
+    refuse_unknown_step(run, step)
+    query = kept_output(run.run_id, step, None, None, MAX_OUTPUTS)
+    attempts = execute(request.conn, query)
+    return RunOutput(run, attempts)
+
+
+def run_values(request: PageRequest) -> RunValues:
+    """The values of a run."""
+    return RunValues(_run(request, request.run_id()))
+
+
+def _run(request: PageRequest, run_id: UUID) -> RunWithStates:
+    return run_sync(request.conn, get_with_states(run_id))
+
+
+def _command(verb: str, *options: str) -> Callable[[PageRequest], list[str]]:
+    return lambda request: ["pgflowd", "runs", verb, request.path["run"][-36:], *options]
+
+
+_VIEW = frozenset({"view"})
+_PATH = "/runs/{run}"
+_VIEWS: Mapping[str, Page] = {
+    "timeline": Page(_PATH, "run_timeline.html", run_timeline, _command("log"), _VIEW),
+    "attempts": Page(
+        _PATH, "run_attempts.html", run_attempts, _command("show", "--attempts"), _VIEW
+    ),
+    "output": Page(_PATH, "run_output.html", run_output, _command("output"), _VIEW | {"step"}),
+    "values": Page(_PATH, "run_values.html", run_values, _command("show", "--output"), _VIEW),
+}
+
+PAGES = (Page(_PATH, "run.html", run_page, _command("show", "--tree"), _VIEW, _VIEWS),)
