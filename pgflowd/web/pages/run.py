@@ -52,7 +52,7 @@ class ShownStep:
 
 
 @dataclass(frozen=True)
-class RunPage:
+class ShownRun:
     """A run, its steps and what it waits for."""
 
     details: RunDetails
@@ -146,15 +146,15 @@ class RunValues:
         return versioned({"run_id": run_id, **values})
 
 
-def run_page(request: PageRequest) -> RunPage:
+def run_page(request: PageRequest) -> ShownRun:
     """A run as `runs show --tree` prints it."""
-    return RunPage(run_sync(request.conn, read_details(request.run_id(), with_family=True)))
+    return ShownRun(run_sync(request.conn, read_details(request.run_id(), with_family=True)))
 
 
-def run_attempts(request: PageRequest) -> RunPage:
+def run_attempts(request: PageRequest) -> ShownRun:
     """A run with its attempts and checkpoints."""
     operation = read_details(request.run_id(), with_attempts=True, with_checkpoints=True)
-    return RunPage(run_sync(request.conn, operation))
+    return ShownRun(run_sync(request.conn, operation))
 
 
 def run_timeline(request: PageRequest) -> RunHistory:
