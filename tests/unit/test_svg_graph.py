@@ -1,0 +1,137 @@
+"""The graph of a flow, or of a run, as SVG."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.hostile import ATTACKS, texts
+from support.pictures import parsed, texts_of
+from support.run_documents import details, state, tasks
+
+from pgflowd.core.documents.undos import StepUndo
+from pgflowd.web.svg_element import Picture
+from pgflowd.web.svg_graph import MAX_STEPS, flow_graph, run_graph
+from pgflowd.web.text import element_id
+
+
+def run():
+    return details(
+        (state("website", "completed", 0, 0.3), tasks("website", completed=1)),
+        (state("summary", "started", 1), tasks("summary", ["website"], running=1, attempts=2)),
+        (
+            state("links", "started", 2),
+            tasks("links", ["website"], step_type="map", tasks=100_000, completed=61_240, failed=10,
+                  running=10, share=0.6124),
+        ),
+        (state("save", "created"), tasks("save", ["summary", "links"], tasks=0)),
+        undos={"website": StepUndo("website", 1, 1, 0, 0, None)},
+    )  # fmt: skip
+
+
+def shape(*steps: str) -> dict:
+    """Each step as `slug < dep dep`."""
+    parts = [step.partition(" < ") for step in steps]
+    return {"steps": [{"slug": slug, "dependencies": deps.split()} for slug, _, deps in parts]}
+
+
+def links(picture: Picture) -> dict[str, Element]:
+    """The link of each step, by its name for those who hear the page."""
+    return {link.attrib["aria-label"]: link for link in parsed(picture).iter("a")}
+
+
+def test_each_step_is_a_link_that_says_how_it_is():
+    found = links(run_graph(run(), "/runs/1/steps/", selected="summary"))
+
+    assert list(found) == [
+        "website, completed, undone",
+        "summary, running, attempt 2 of 3",
+        "links, map, running, 61,240 of 100,000 tasks completed, 10 failed",
+        "save, created",
+    ]
+    summary = found["summary, running, attempt 2 of 3"]
+    assert summary.attrib["href"] == "/runs/1/steps/summary"
+    assert summary.attrib["aria-current"] == "true"
+    assert texts_of(summary)[1:] == ["summary", "▶", "running", "39s", "2/3"]
+    (ticking,) = summary.iterfind(".//tspan[@data-since]")
+    assert ticking.attrib["data-since"] == "2026-01-15T11:59:21.000+00:00"
+
+
+def test_a_map_has_a_bar_of_what_is_done():
+    (drawn,) = (
+        link for name, link in links(run_graph(run(), "")).items() if name.startswith("links")
+    )
+
+    whole, done = (drawn.find(f"rect[@class='{kind}']") for kind in ("whole", "done"))
+    assert texts_of(drawn)[-1] == "61,240/100,000"
+    share = float(done.attrib["width"]) / float(whole.attrib["width"])
+    assert share == pytest.approx(0.6124, abs=0.001)
+
+
+def test_each_step_is_a_fragment_that_fits_in_place_of_the_one_before():
+    before = details((state("pay", "created"), tasks("pay", tasks=0)))
+    after = details((state("pay", "failed", 1, 4, error="no"), tasks("pay", failed=1, attempts=3)))
+
+    old, new = (run_graph(each, "").fragments for each in (before, after))
+
+    assert list(old) == list(new) == ["step.pay"]
+    boxes = [parsed(each["step.pay"]).find(".//rect[@class='box']").attrib for each in (old, new)]
+    assert boxes[0] == boxes[1]
+    assert 'class="step status-failed"' in new["step.pay"]
+    assert str(new["step.pay"]) in run_graph(after, "").markup
+
+
+def test_boxes_do_not_overlap_and_edges_go_from_left_to_right():
+    picture = parsed(
+        flow_graph(shape("a", "b < a", "c < a", "d < b c", "e < a", "f < d e a", "g"), "")
+    )
+
+    boxes = [
+        tuple(float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
+        for rect in picture.iterfind(".//rect[@class='box']")
+    ]
+    for index, (x, y, width, height) in enumerate(boxes):
+        for other_x, other_y, other_width, other_height in boxes[:index]:
+            is_beside = x >= other_x + other_width or other_x >= x + width
+            assert is_beside or y >= other_y + other_height or other_y >= y + height
+    for path in picture.iterfind(".//path[@class='edge']"):
+        for line in path.attrib["d"].split("M")[1:]:
+            start, end = float(line.split()[0]), float(line.rpartition("H")[2])
+            assert start < end
+
+
+def test_of_a_large_graph_the_neighbours_of_one_step_are_shown():
+    chain = [f"s{index} < s{index - 1}" if index else "s0" for index in range(MAX_STEPS + 1)]
+
+    drawn = links(flow_graph(shape(*chain), "", selected="s7"))
+    assert list(drawn) == ["s6", "s7", "s8"]
+    assert list(links(flow_graph(shape(*chain), ""))) == ["s0", "s1"]
+    assert len(links(flow_graph(shape(*chain[1:]), ""))) == MAX_STEPS
+
+
+def test_an_empty_flow_is_an_empty_picture():
+    assert not links(flow_graph(shape(), ""))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(texts(max_size=40), unique=True, max_size=4), texts(max_size=20))
+def test_hostile_names_are_text_and_have_ids_of_their_own(slugs, link):
+    steps = [{"slug": slug, "dependencies": slugs[:index]} for index, slug in enumerate(slugs)]
+    run = details(
+        *((state(slug, "started", 1), tasks(slug, slugs[:at], running=1))
+          for at, slug in enumerate(slugs)),
+        undos={slug: StepUndo(slug, 1, 1, 0, 0, None) for slug in slugs},
+    )  # fmt: skip
+
+    for picture in (flow_graph({"steps": steps}, link), run_graph(run, link)):
+        assert len(links(picture)) == len(set(slugs)) == len(picture.fragments)
+
+
+def test_ids_are_plain_and_differ():
+    ids = {element_id("step", *names) for attack in ATTACKS for names in ([attack], [attack, "x"])}
+
+    assert len(ids) == 2 * len(ATTACKS)
+    assert all(id.replace(".", "").replace("-", "").replace("_", "").isalnum() for id in ids)
+    assert element_id("step", "a-2d-b") != element_id("step", "a-b") != element_id("step", "a", "b")
