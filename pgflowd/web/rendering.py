@@ -8,7 +8,6 @@ whole. Fragments do not nest.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import reason
@@ -27,6 +25,7 @@ from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.web.assets import address_of
 from pgflowd.web.navigation import NAVIGATION
+from pgflowd.web.text import as_id, shown, shown_lines, status_word
 
 _TEMPLATES = files("pgflowd.web") / "templates"
 
@@ -72,16 +71,6 @@ def clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def as_id(name: object) -> str:
-    """A name as a part of an element's id: whatever it holds, another name gives another id."""
-    return re.sub(r"[^A-Za-z0-9_-]", lambda found: f".{ord(found[0]):x}.", str(name))
-
-
-def lines(text: str) -> str:
-    """A text of several lines, each safe to show."""
-    return "\n".join(one_line(line.expandtabs()) for line in text.split("\n"))
-
-
 def seconds_between(start: datetime, end: datetime) -> float:
     return max((end - start).total_seconds(), 0.0)
 
@@ -93,7 +82,7 @@ def address(path: str, query: Mapping[str, object]) -> str:
 
 
 def command_line(words: Iterable[str]) -> str:
-    return one_line(shlex.join(words))
+    return shown(shlex.join(words))
 
 
 def _source(name: str) -> str:
@@ -110,7 +99,7 @@ _environment = Environment(
 )
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
-    size=size, line=one_line, lines=lines, as_id=as_id, shell=command_line,
+    size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
 )  # fmt: skip
 _environment.globals.update(
     statuses=tuple(RunStatus), started=Outcome.STARTED,

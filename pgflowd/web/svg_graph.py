@@ -23,7 +23,7 @@ from pgflowd.core.run_graph import graph_of_run, step_words
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.text import cut
 from pgflowd.web.svg_element import Picture, element
-from pgflowd.web.text import element_id, number, status_word
+from pgflowd.web.text import as_id, number, status_class, status_word
 
 MAX_STEPS = 300  # of a larger graph only a step and its neighbours are shown
 
@@ -137,10 +137,7 @@ class _Drawing:
             for cell in column
             if cell.box
         }
-        steps = {
-            element_id("step", node.slug): self._step(node, *cells[node.slug])
-            for node in self._graph.nodes
-        }
+        steps = {_id(node): self._step(node, *cells[node.slug]) for node in self._graph.nodes}
         rows = max((cell.top + cell.height for _, cell in cells.values()), default=0)
         lanes = [cell.leaves_at + 1 for column in self._layout.columns for cell in column]
         width = self._lefts[-1] + self._widths[-1] + _MARGIN if cells else 0
@@ -175,7 +172,7 @@ class _Drawing:
             yield element("path", class_="edge selected", d="".join(selected))
         for channel, row in sorted(heads):
             x, y = self._lefts[channel + 1], _y(row)
-            yield element("path", class_="head", d=f"M{x:g} {y:g}l-8 -4.5v9z")
+            yield element("path", class_="arrow", d=f"M{x:g} {y:g}l-8 -4.5v9z")
 
     def _path(self, line: EdgeLine) -> str:
         """Straight lines, with round corners where they turn."""
@@ -203,7 +200,7 @@ class _Drawing:
         is_selected = node.slug == self._selected
         classes = [
             "step",
-            *([f"status-{node.status}"] if node.status else []),
+            status_class(node.status) if node.status else "plain",
             *(["selected"] if is_selected else []),
         ]
         name = cut(node.slug, int((width - _NAME_X - _PADDING) / _NAME_WIDTH))
@@ -231,10 +228,14 @@ class _Drawing:
         return element(
             "g",
             link,
-            id=element_id("step", node.slug),
+            id=_id(node),
             class_=" ".join(classes),
             data_fragment="",
         )
+
+
+def _id(node: Node) -> str:
+    return f"node-{as_id(node.slug)}"
 
 
 def _y(row: int) -> float:

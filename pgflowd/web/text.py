@@ -14,7 +14,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Status, TaskStatus
 
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
-_NOT_IN_IDS = re.compile("[^A-Za-z0-9_]")
+_NOT_IN_IDS = re.compile("[^A-Za-z0-9_-]")
 _RUNNING = (TaskStatus.STARTED, TaskStatus.LEASED)  # the first one is also that of steps and runs
 
 
@@ -24,9 +24,8 @@ def shown(text: str, limit: int | None = None) -> str:
 
 
 def shown_lines(text: str) -> str:
-    """The same with its lines and tabs as they are."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join("\t".join(map(shown, line.split("\t"))) for line in lines)
+    """The same of a text of several lines, which stay; tabs are blanks."""
+    return "\n".join(shown(line.expandtabs()) for line in text.split("\n"))
 
 
 def number(value: int) -> str:
@@ -39,7 +38,11 @@ def status_word(status: Status) -> str:
     return "running" if status in _RUNNING else status.replace("_", " ")
 
 
-def element_id(kind: str, *names: str) -> str:
-    """The id of an element about something with these names; other names have another id."""
-    safe = (_NOT_IN_IDS.sub(lambda found: f"-{ord(found[0]):x}-", name) for name in names)
-    return ".".join([kind, *safe])
+def status_class(status: Status) -> str:
+    """The classes of what has a status: its own, and its colour."""
+    return f"status-{as_id(status)} {status.mark.colour or 'plain'}"
+
+
+def as_id(name: object) -> str:
+    """A name as a part of an element's id: whatever it holds, another name gives another id."""
+    return _NOT_IN_IDS.sub(lambda found: f".{ord(found[0]):x}.", str(name))
