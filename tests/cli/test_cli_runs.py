@@ -171,6 +171,26 @@ def test_list_can_be_narrowed(here, shop):
         " where status = 'completed'"
     )
     assert len(flows("--since", "1h")) == 2
+    assert flows("--until", "1h") == flows("--until", "1h", "--text", "") == ["analyze_website"]
+    assert flows("--until", "2000-01-01") == flows("--text", "no such") == []
+
+
+def test_pages_of_a_list_go_on_where_the_one_before_ended(here, shop):
+    runs = [str(shop.start("send_email")) for _ in range(3)]
+
+    first = here("runs", "list", "--limit", "2", "--json").json
+    second = here("runs", "list", "--limit", "2", "--json", "--after", first["next"]).json
+
+    assert [run["run_id"] for run in (*first["runs"], *second["runs"])] == runs[::-1]
+    assert (first["found"], first["found_to"], second["next"]) == (3, None, None)
+    assert first["searched_to"] == first["runs"][1]["started_at"]
+    middle = here("runs", "list", "--limit", "1", "--after", here(
+        "runs", "list", "--limit", "1", "--json").json["next"])  # fmt: skip
+    assert middle.out.splitlines()[1].startswith(runs[1][-8:])
+    assert f"`--after {first['next']}` goes on" in middle.err
+    assert "back to" in middle.err and "looked" not in here("runs", "list", "--limit", "1").err
+    wrong = here("runs", "list", "--after", "yesterday")
+    assert (wrong.code, "'yesterday' is no key of a page" in wrong.err) == (2, True)
 
 
 def test_list_for_programs(here, shop):

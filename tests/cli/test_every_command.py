@@ -27,7 +27,7 @@ FLAGS = {  # what the surface promises, and no more
     "reload": "", "wake": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-mode --label --singleton --on-conflict",
-    "runs list": "--flow --status --since --label --limit",
+    "runs list": "--flow --status --since --until --text --label --after --limit",
     "runs show": "--input --output --attempts --checkpoints --tree",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow",
     "runs cancel": "--flow --status --since --label --yes --reason --undo",

@@ -18,6 +18,7 @@ from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, StalledTask, TaskKey, WorkerCaps
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.documents.people import HeldTask
+from pgflowd.core.documents.run_list import RunPage
 from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
 from pgflowd.core.documents.runs import (
     Attempt,
@@ -175,7 +176,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
         ["runs start --wait", "runs wait", "runs cancel", "runs undo", "runs retry",
          "runs reschedule", "runs pause", "runs resume"],
     ),
-    "run-list": ({"runs": [ListedRun]}, ["runs list"]),
+    "run-list": (RunPage, ["runs list"]),
     "run-details": (RunDetails, ["runs show"]),
     "run-events": ({"events": [RunEvent]}, ["runs log"]),
     "run-event": (RunEvent, ["runs log --follow"]),

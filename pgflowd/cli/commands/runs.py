@@ -19,9 +19,10 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_choice import runs_argument
 from pgflowd.cli.commands.run_deletes import delete, prune
 from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
+from pgflowd.cli.commands.run_list import list_
 from pgflowd.cli.commands.run_log import log
 from pgflowd.cli.commands.run_output import output
-from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
+from pgflowd.cli.commands.run_plans import reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.commands.run_tasks import tasks
 from pgflowd.cli.commands.run_undos import undo
@@ -30,10 +31,9 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
-from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
+from pgflowd.cli.params import DURATION, FLOW, JSON, RUN
 from pgflowd.cli.terminal.run_view import (
     print_run,
-    print_runs,
     print_value,
 )
 from pgflowd.core.ids import uuid7
@@ -159,49 +159,6 @@ def _start(
     return started
 
 
-@runs.command("list")
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
-@click.option(
-    "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
-    help=f"{', '.join(STATUSES)}; may be repeated; of the newest 100,000.",
-)  # fmt: skip
-@click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
-@label_option
-@LIMIT_OPTION
-@pass_app
-def list_(
-    app: App,
-    flow: str | None,
-    statuses: Sequence[str],
-    since: float | None,
-    labels: Sequence[tuple[str, str]],
-    limit: int,
-) -> None:
-    """List the newest runs; with -v whole ids and errors, and the runs that undo others.
-
-    \b
-    Example: pgflowd runs list --status failed --since 1d
-             pgflowd runs list --status scheduled --label customer=42
-    """
-    from pgflowd.core.wishes import labels_json
-    from pgflowd.db.query import database_time, execute
-    from pgflowd.db.runs import list_runs
-
-    with database(app) as conn:
-        wanted = labels_json(dict(labels))
-        query = list_runs(flow, statuses, since, limit, wanted, with_undos=app.verbose)
-        found = execute(conn, query)
-        if flow and not found and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        now = execute(conn, database_time())
-    if app.json:
-        app.print_document(runs=[run.to_json() for run in found])
-    elif not (found or flow or statuses or since or labels):
-        app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
-    else:
-        print_runs(app, found, now)
-
-
 @runs.command()
 @run_argument
 @click.option("--input", "with_input", is_flag=True, help="Print only its whole input.")
@@ -285,7 +242,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 
 for _command in (
-    log, output, tasks, cancel, retry, undo, pause, resume, reschedule, signal, approve, reject,
-    delete, prune,
+    list_, log, output, tasks, cancel, retry, undo, pause, resume, reschedule, signal, approve,
+    reject, delete, prune,
 ):  # fmt: skip
     runs.add_command(_command)
