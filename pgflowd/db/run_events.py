@@ -8,6 +8,7 @@ is, and none comes twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ class RunEvents:
         self.run_id = run_id
         self.run: RunWithStates | None = None  # None: it was not read yet
         self.undo: RunWithStates | None = None  # the run that undoes it, once that has begun
+        self.timeline: Sequence[TimelineEntry] = ()  # all events, as they are now
         self._known: set[tuple[Any, ...]] = set()
         self._may_read_attempts = True
 
@@ -50,7 +52,8 @@ class RunEvents:
             found += undo_timeline(run, undo, failures, waits)
         new = [entry for entry in found if entry.key not in self._known]
         self._known.update(entry.key for entry in new)
-        self.run, self.undo = run, undo  # the last, since a connection may be lost before
+        # the last, since a connection may be lost before
+        self.run, self.undo, self.timeline = run, undo, found
         return new
 
     def _details(self, run_id: UUID) -> Operation[Details]:

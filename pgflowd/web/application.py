@@ -19,13 +19,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from pgflowd.core.stream_position import is_position
+from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError, Problem
 from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
-from pgflowd.web.pages import PAGES, Document, Page, PageRequest
-from pgflowd.web.pages.frame import PageFrame, read_frame
+from pgflowd.web.live import PARAMETERS, Live, session_of
+from pgflowd.web.pages import PAGES, Document, Page
 from pgflowd.web.rendering import Look, render
+from pgflowd.web.views import view_of
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
@@ -50,24 +53,41 @@ class Dashboard:
 
     def __init__(self, url: str) -> None:
         self.connections = Connections(url, _PAGE_CONNECTIONS, read_only=True)
+        # it follows runs, which writes a row
+        listening = Connections(url, 1, read_only=False)
+        self.live = Live(self.connections.open, listening.open)
 
     def routes(self) -> ASGIApp:
         """The application."""
         pages = [Route(page.path, self._page(page), methods=["GET"]) for page in PAGES]
         api = [Route(_api_path(page), self._json(page), methods=["GET"]) for page in PAGES]
         assets = Route("/assets/{name}", self._asset, methods=["GET"])
+        live = [Route(f"/live{page.path}", self._stream(page), methods=["GET"]) for page in PAGES]
+        live += [
+            Route(f"/fragments{page.path}", self._poll(page), methods=["GET"]) for page in PAGES
+        ]
+        live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
         return Starlette(
-            routes=[*pages, *api, assets, Route("/appearance", self._appearance, methods=["POST"])],
+            routes=[
+                *live,
+                *pages,
+                *api,
+                assets,
+                Route("/appearance", self._appearance, methods=["POST"]),
+            ],
             exception_handlers={PgflowdError: self._error, HTTPStatus.NOT_FOUND: self._no_page},
         )
 
+    def end_streams(self, reason: str) -> None:
+        """End all event streams, which a server waits for when it stops."""
+        self.live.end_streams(reason)
+
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            chosen, path, query = _asked(page, request)
+            view, look, back = view_of(page, request), _look(request), _back(request)
 
             def work(conn: Connection) -> str:
-                asked = PageRequest(conn, path, query)
-                return _html(chosen, request, asked, chosen.read(asked), read_frame(conn))
+                return view.render(conn, view.read(conn), look=look, back=back).html
 
             return _response(await self.connections.call(work), _HTML)
 
@@ -75,14 +95,35 @@ class Dashboard:
 
     def _json(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            chosen, path, query = _asked(page, request)
-
-            def work(conn: Connection) -> str:
-                return _as_json(chosen.read(PageRequest(conn, path, query)))
-
-            return _response(await self.connections.call(work), _JSON)
+            view = view_of(page, request)
+            return _response(
+                await self.connections.call(lambda conn: _as_json(view.read(conn))), _JSON
+            )
 
         return answer
+
+    def _stream(self, page: Page) -> Callable[[Request], Awaitable[Any]]:
+        async def answer(request: Request) -> Any:
+            view = view_of(page, request, PARAMETERS)
+            return self.live.page(request, view, session_of(request))
+
+        return answer
+
+    def _poll(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await self.live.poll(request, view_of(page, request, PARAMETERS))
+
+        return answer
+
+    async def _run_events(self, request: Request) -> Any:
+        """What happens in a run, as `runs follow --json` prints it."""
+        position = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        if not is_position(position):
+            text = "this is no id of an event"
+            raise PgflowdError(text, code="E506", next="send the id of the last event, or none")
+        run = request.path_params["run"]
+        run_id = await self.connections.call(lambda conn: find_run(conn, run))
+        return self.live.run(run_id, position, session_of(request))
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""
@@ -126,36 +167,8 @@ class Dashboard:
         return _response(html, _HTML, status)
 
 
-def _html(
-    page: Page, request: Request, asked: PageRequest, document: Document, frame: PageFrame
-) -> str:
-    return render(
-        page.template, root=_root(request), doc=document, query=asked.query, frame=frame,
-        command=page.command(asked), look=_look(request), back=_back(request),
-    ).html  # fmt: skip
-
-
 def _as_json(document: Document) -> str:
     return json.dumps(document.to_json(), ensure_ascii=False)
-
-
-def _asked(page: Page, request: Request) -> tuple[Page, dict[str, str], dict[str, str]]:
-    """The page or the view of it that is asked for, the words of its path, and its parameters."""
-    chosen = page.chosen(request.query_params.get("view"))
-    return chosen, dict(request.path_params), _query_of(chosen, request)
-
-
-def _query_of(page: Page, request: Request) -> dict[str, str]:
-    """The parameters of the address; an unknown or repeated one is an error."""
-    query = request.query_params
-    for name in query:
-        if name not in page.parameters:
-            known = ", ".join(sorted(page.parameters)) or "no parameters"
-            text = f"this page has no parameter '{name}'"
-            raise PgflowdError(text, code="E506", next=f"it has {known}")
-        if (times := len(query.getlist(name))) > 1:
-            raise PgflowdError(f"the parameter '{name}' is given {times} times", code="E506")
-    return dict(query)
 
 
 def _look(request: Request) -> Look:
@@ -174,7 +187,8 @@ def _api_path(page: Page) -> str:
 
 
 def _wants_json(request: Request) -> bool:
-    return request.url.path.removeprefix(_root(request)).startswith("/api/")
+    path = request.url.path.removeprefix(_root(request))
+    return path.startswith(("/api/", "/live/", "/fragments/"))
 
 
 def _root(request: Request) -> str:

@@ -4,7 +4,7 @@ What a page is: its address, the document that it reads, and how it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -16,6 +16,7 @@ from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
+WithRows = Callable[[Connection, Any, Collection[str]], tuple["Document", Collection[str]]]
 
 
 class Document(Protocol):
@@ -83,6 +84,9 @@ class Page:
     command: Callable[[PageRequest], Sequence[str]]  # which prints the same
     parameters: frozenset[str] = frozenset()  # that its address may have
     views: Mapping[str, Page] = field(default_factory=dict)  # by the parameter `view`
+    # of a list: its document with rows that tabs show and it has no more, and which these are; rows
+    # are told by the ids of their fragments
+    with_rows: WithRows | None = None
 
     def chosen(self, view: str | None) -> Page:
         """The page itself, or one of its views."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.runs import ListedRun
@@ -13,11 +15,13 @@ from pgflowd.core.statuses import RunStatus
 from pgflowd.core.wishes import labels_json
 from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.query import execute
+from pgflowd.db.run_search import runs_by_id
 from pgflowd.db.runs import list_runs
-from pgflowd.web.pages.page import Page, PageRequest, refused
+from pgflowd.web.pages.page import Connection, Page, PageRequest, refused
 
 LISTED = 50
 STATUSES = tuple(map(str, RunStatus))
+_ROW = "run-"  # begins the id of a row's fragment
 SINCE = ("1h", "24h", "7d", "30d")  # that the form offers; the address may have any
 
 
@@ -44,6 +48,22 @@ def run_list(request: PageRequest) -> Runs:
     return Runs(found, flows)
 
 
+def with_rows(
+    conn: Connection, document: Runs, shown: Collection[str]
+) -> tuple[Runs, Collection[str]]:
+    """The list with other runs that somebody sees, since they do not fit its filter any more."""
+    here, others = {run.run_id for run in document.runs}, set()
+    for row in shown:
+        with suppress(ValueError):
+            others.add(UUID(row.removeprefix(_ROW)))
+    others -= here
+    if not others:
+        return document, ()
+    found = execute(conn, runs_by_id(sorted(others)))
+    more = replace(document, runs=[*document.runs, *found])
+    return more, [f"{_ROW}{run.run_id}" for run in found]
+
+
 def _labels(request: PageRequest) -> dict[str, str]:
     if (text := request.word("label")) is None:
         return {}
@@ -62,5 +82,12 @@ def _command(request: PageRequest) -> list[str]:
 
 
 PAGES = (
-    Page("/runs", "runs.html", run_list, _command, frozenset({"flow", "status", "label", "since"})),
+    Page(
+        "/runs",
+        "runs.html",
+        run_list,
+        _command,
+        frozenset({"flow", "status", "label", "since"}),
+        with_rows=with_rows,
+    ),
 )

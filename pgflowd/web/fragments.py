@@ -1,0 +1,99 @@
+"""
+The fragments of one document, each with the number of its last change.
+
+A tab has seen all changes up to a number, and asks for those after it. It gets the newest version
+of each fragment, so one that is slow skips versions and never sees an old one after a new one. The
+watcher changes them in its thread, while tabs read in theirs: a change replaces all at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from pgflowd.web.server_events import event
+
+FRAGMENT, REMOVED, ANNOUNCE = "fragment", "removed", "announce"
+_TIMES = re.compile("(<time [^<>]*>)[^<>]*")  # `4s ago` changes with each reading: browsers do that
+MAX_ANNOUNCED = 10  # that a tab hears of which was away for a moment
+
+
+class Numbers:
+    """The numbers of all changes that a process has seen, and the id that each has in a stream."""
+
+    def __init__(self, start: str) -> None:
+        self.start = start  # what no other process has
+        self._count = count(1)
+
+    def next(self) -> int:
+        return next(self._count)
+
+    def id(self, number: int) -> str:
+        return f"{self.start}.{number}"
+
+    def read(self, id: str) -> int:
+        """The number of an id; 0, which comes before all, if another process gave it."""
+        start, _, number = id.partition(".")
+        is_ours = start == self.start and number.isascii() and number.isdigit()
+        return int(number) if is_ours and len(number) <= 18 else 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a tab is told: a fragment, that one is gone, or what to announce."""
+
+    number: int
+    kind: str
+    id: str
+    text: str
+    event: bytes  # the same as it goes over the line, to all tabs alike
+
+
+class Fragments:
+    """What a page consists of, as it was rendered last."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+        self._html: dict[str, str] = {}
+        self._told: dict[str, str] = {}  # the same without the words of its times
+        self._last: dict[str, Change] = {}  # of each fragment
+        self._announced: list[Change] = []
+        self._changes: tuple[Change, ...] = ()
+
+    def replace(self, html: Mapping[str, str], announce: str = "") -> bool:
+        """Take all fragments of a page that was rendered again; whether anything has changed."""
+        changed = [self._change(REMOVED, id, "") for id in self._html if id not in html]
+        told = {id: _TIMES.sub(r"\1", text) for id, text in html.items()}
+        changed += [
+            self._change(FRAGMENT, id, html[id])
+            for id, text in told.items() if self._told.get(id) != text
+        ]  # fmt: skip
+        self._html, self._told = dict(html), told
+        self._last.update({change.id: change for change in changed})
+        if announce:
+            said = self._change(ANNOUNCE, "", announce)
+            self._announced = [*self._announced[1 - MAX_ANNOUNCED :], said]
+        if changed or announce:
+            everything = [*self._last.values(), *self._announced]
+            self._changes = tuple(sorted(everything, key=lambda change: change.number))
+        return bool(changed or announce)
+
+    def put(self, id: str, html: str) -> bool:
+        """Replace one fragment, and leave the others; whether it has changed."""
+        return self.replace({**self._html, id: html})
+
+    def after(self, number: int) -> list[Change]:
+        """The changes after this number, in their order."""
+        found = []
+        for change in reversed(self._changes):
+            if change.number <= number:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def _change(self, kind: str, id: str, text: str) -> Change:
+        number = self._numbers.next()
+        data = f"{id}\n{text}" if kind == FRAGMENT else id or text
+        return Change(number, kind, id, text, event(kind, data, self._numbers.id(number)))
