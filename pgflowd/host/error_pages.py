@@ -18,5 +18,4 @@ def texts() -> dict[str, str]:
 
 
 def _text(code: str) -> str:
-    path = shipped("docs/errors") / f"{code}.md"
-    return path.read_text(encoding="utf-8") if path.exists() else f"# {code}: {TITLES[code]}\n"
+    return (shipped("docs/errors") / f"{code}.md").read_text(encoding="utf-8")

@@ -118,6 +118,7 @@ select gen_random_uuid(), queue, name
 """
 
 
+@covers("W318")
 @pytest.mark.parametrize("source", [WAITING, APPROVING], ids=["handler", "approval"])
 def test_a_worker_of_another_runtime_beside_a_flow_that_waits_is_a_warning(
     here, project, shop, source
@@ -292,6 +293,7 @@ def test_what_an_import_leaves_open_is_a_warning(here, project, text, left):
     assert strict.code == 1
 
 
+@covers("W311")
 def test_another_shape_and_a_missing_trigger_are_reported(here, project, shop):
     (project / "shop_flows.py").write_text(MODULE.replace("summary=None", "website"))
     shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from support.schema import MIGRATIONS
 
 from pgflowd.db.schema.files import newest_version
@@ -20,6 +21,7 @@ def db(pgflowd: Callable[..., object], empty_database: ScratchDatabase) -> Calla
     return lambda *args: pgflowd("db", *args, "--database-url", empty_database.dsn)
 
 
+@covers("E302")
 def test_an_empty_database_is_refused_with_the_remedy(db):
     ended = db("status")
 

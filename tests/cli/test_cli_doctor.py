@@ -80,6 +80,7 @@ def test_a_database_without_a_schema_is_wrong(pgflowd, empty_database):
     assert "transactions" in ended.out and "invariants" not in ended.out
 
 
+@covers("W312")
 def test_clocks_that_differ_are_reported(examined, monkeypatch):
     behind = doctor.time.time
     monkeypatch.setattr("time.time", lambda: behind() - 90)
@@ -144,12 +145,12 @@ def pass_on(listening: socket.socket, parts: dict) -> None:
     server.close()
 
 
-@covers("row 87")
+@covers("row 87", "W315")
 def test_commits_that_a_crash_may_lose_are_reported(examined):
     assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
 
 
-@covers("database 19")
+@covers("database 19", "W317")
 def test_another_default_of_the_isolation_is_reported(shop, examined):
     name = sql.Identifier(shop.database.name)
     default = "alter database {} set default_transaction_isolation = 'repeatable read'"
@@ -175,7 +176,7 @@ def test_an_old_transaction_is_named(examined, shop, monkeypatch):
     other.rollback()
 
 
-@covers("row 86")
+@covers("row 86", "W313")
 def test_another_recovery_job_is_reported_and_our_own_is_not(examined, shop):
     shop.conn.execute(CRON.read_bytes())
     shop.conn.execute("alter table cron.job add active boolean default true")
@@ -472,7 +473,7 @@ def test_transactions_of_other_databases_are_counted(examined, shop, empty_datab
     other.rollback()
 
 
-@covers("database 17")
+@covers("database 17", "E321")
 def test_what_keeps_dead_rows_is_named(examined, shop, monkeypatch):
     monkeypatch.setattr("pgflowd.core.obstacles.OLD_S", 0.0)
     monkeypatch.setattr("pgflowd.core.obstacles.MANY_TRANSACTIONS", 20)
@@ -505,6 +506,7 @@ def test_it_says_how_much_is_kept_and_for_how_long(examined, shop):
     assert told["text"].endswith("; completed runs are kept for 30d, others for ever")
 
 
+@covers("W326")
 def test_a_large_database_without_a_retention_is_a_warning(examined, shop, monkeypatch):
     shop.run_through()
     monkeypatch.setattr("pgflowd.core.pruning.MANY_BYTES", 1)

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from support.shop import MODULE, Shop, on_a_terminal
 
 from pgflowd import Flow, Limit
@@ -234,6 +235,7 @@ def test_old_versions_are_counted_listed_rolled_back_and_pruned(here, project, s
     assert again.code == 4 and "no version before the current one" in again.err
 
 
+@covers("W321")
 def test_check_tells_what_open_runs_and_other_runtimes_need(here, project, shop):
     shop.start()
     gone = OTHER_SHAPE.replace("summary", "digest")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.covers import covers
 from support.shop import on_a_terminal
 
 from pgflowd.cli import main
@@ -361,6 +362,7 @@ def test_a_refusal_names_what_is_missing(
     assert "this needs --yes" in ended.err
 
 
+@covers("E901")
 def test_an_unexpected_exception_is_reported_in_a_file_that_only_its_owner_reads(
     pgflowd: Callable, monkeypatch: pytest.MonkeyPatch, elsewhere: Path
 ) -> None:

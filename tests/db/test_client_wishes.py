@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from support.shop import Shop
 
 from pgflowd import AsyncClient, Client
@@ -270,6 +271,7 @@ def test_who_asks_for_a_run_with_wishes_is_kept(shop, client):
     assert client.get_run(client.start_flow(FLOW, INPUT).run_id).created_by is None
 
 
+@covers("E428")
 def test_a_run_begins_after_others_have_ended(shop, client):
     first, second = client.start_flow(FLOW, INPUT), client.start_flow(FLOW, INPUT, delay="1h")
     run = client.start_flow(FLOW, INPUT, after=[first.run_id, str(second.run_id)])

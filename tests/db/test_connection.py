@@ -92,7 +92,7 @@ def test_behind_a_pooler_dates_can_be_read_all_the_same(other_defaults: str) -> 
         assert conn.execute("select '2026-01-31 12:00+00'::timestamptz").fetchone()[0].day == 31
 
 
-@covers("newcomer 7")
+@covers("newcomer 7", "E310")
 def test_a_server_without_a_free_connection_is_called_so(database: ScratchDatabase) -> None:
     role = f"one_{os.getpid()}"
     with database.connect() as conn:

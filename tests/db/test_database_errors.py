@@ -101,6 +101,7 @@ def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
             empty.execute(statement.encode())
 
 
+@covers("E305")
 @pytest.mark.parametrize(
     ("statement", "remedy"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 from support.schema import Connection, catalog
 
 from pgflowd.db import schema
@@ -120,6 +121,7 @@ def test_a_function_of_theirs_that_changed_underneath_is_named(upstream: Connect
     assert "pgflow.start_ready_steps(uuid) differs" in problem.text
 
 
+@covers("E307")
 def test_an_unknown_schema_is_refused_with_what_it_lacks(empty: Connection) -> None:
     empty.execute("create schema pgflow create table flows (mine int)")
 

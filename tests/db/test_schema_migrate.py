@@ -164,6 +164,7 @@ def test_an_older_database_is_reported_and_migrated(empty: Connection) -> None:
     assert schema.status(empty).problem is None
 
 
+@covers("E303")
 def test_a_newer_database_is_refused_and_left_alone(conn: Connection) -> None:
     conn.execute(
         "insert into pgflowd.schema_history (version, name, checksum, core, release)"
@@ -180,6 +181,7 @@ def test_an_empty_database_is_reported(empty: Connection) -> None:
         schema.require(empty)
 
 
+@covers("E309")
 def test_a_server_of_another_version_is_refused_before_anything_else(empty: Connection) -> None:
     script = session_script(servers=range(98, 100)).text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from support.covers import covers
 from support.schema import Connection
 
 from pgflowd.db import schema
@@ -45,6 +46,7 @@ def test_an_extension_that_is_there_is_kept(offering: ScratchServer) -> None:
         assert _extension(conn) == "1.5.1"
 
 
+@covers("E304")
 def test_an_extension_that_is_too_old_is_refused(offering: ScratchServer) -> None:
     with offering.database(schema=False) as fresh:
         conn = fresh.connect()

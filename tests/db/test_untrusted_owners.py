@@ -178,7 +178,7 @@ def test_the_admin_of_the_platform_is_trusted_where_that_platform_is(
         empty.execute(f"alter role supabase_admin rename to {admin}".encode())
 
 
-@covers("database 9")
+@covers("database 9", "W323")
 def test_cron_vault_and_net_of_a_stranger_are_refused_by_name(
     empty: Connection, roles: Roles
 ) -> None:

@@ -155,6 +155,7 @@ def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(setup, netwo
     conn.close()
 
 
+@covers("W316")
 def test_a_line_to_another_machine_that_is_not_encrypted_is_warned_about(shop):
     daemon = serve(shop, "one", shop.one)
 

@@ -77,6 +77,7 @@ def test_status_with_a_stale_socket(setup, database):
     assert status(daemon)[0] == 3
 
 
+@covers("E414")
 def test_a_daemon_that_does_not_answer_is_e414(setup, database):
     setup.flow("alpha")
     daemon = setup.serve()
@@ -228,7 +229,7 @@ def test_garbage_on_the_control_socket_is_answered_and_does_no_harm(setup, datab
     assert daemon.pids() == before
 
 
-@covers("rule 47")
+@covers("rule 47", "E903")
 def test_garbage_on_a_childs_pipe_is_that_childs_crash(setup, database):
     source = """
 import os, sys

@@ -35,7 +35,7 @@ def fill(conn: psycopg.Connection, most: int = 100) -> None:
         conn.execute(PAGE, (f"{number} ",))
 
 
-@covers("database 5", "row 111", "G9")
+@covers("database 5", "row 111", "G9", "E319")
 def test_a_full_notification_queue_is_told_and_heals_when_the_guilty_session_is_gone(small_queue):
     server, setup = small_queue
     setup.flow("alpha")
@@ -231,7 +231,7 @@ def test_a_call_that_hangs_is_told_before_its_limit_and_heals(setup, database):
     until(lambda: daemon.ask()["state"] == "healthy", 15)
 
 
-@covers("database 1", "row 110", "G7")
+@covers("database 1", "row 110", "G7", "E318", "E322")
 def test_claims_that_fail_and_tasks_that_wait_are_told_and_heal(setup, database):
     setup.flow("alpha")
     daemon = setup.serve(worker={"notify_fallback": "1s"}, **OFTEN)

@@ -181,7 +181,7 @@ def test_where_no_flow_wants_notifications_signals_are_looked_for_each_second(wa
     assert output(database, run) == 1
 
 
-@covers("rule 61")
+@covers("rule 61", "E324")
 def test_a_task_that_cannot_be_freed_is_a_problem_in_the_status_and_goes_on_later(waits, database):
     daemon = waits.serve(recovery=NO_SWEEP)
     bad, good = start(database, naps=1, s=3600), start(database, naps=1, s=3600)

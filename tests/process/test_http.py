@@ -158,7 +158,7 @@ def test_neither_hostile_clients_nor_a_killed_observer_disturb_anybody(setup, da
     assert is_completed_soon(database, run_id)
 
 
-@covers("rule 52")
+@covers("rule 52", "E504")
 def test_an_address_in_use_stops_no_task_and_a_reload_mends_it(setup, database, address):
     setup.flow("alpha")
     with socket.create_server(("127.0.0.1", address)):

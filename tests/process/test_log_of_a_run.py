@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import signal
 
+from support.covers import covers
+
 from pgflowd.testing.until import until
 
 SOURCE = """
@@ -83,6 +85,7 @@ def ended(database, flow):
     return database.client.start_flow_sync(flow, {}, timeout=15)
 
 
+@covers("E401")
 def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(setup, database):
     daemon = serve(setup)
 

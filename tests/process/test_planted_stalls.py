@@ -83,7 +83,7 @@ def test_a_long_step_within_its_timeout_is_left_alone(setup, conn):
     assert task(conn, running)[0] == "started"
 
 
-@covers("P20")
+@covers("P20", "E408")
 def test_a_task_released_three_times_is_failed_and_reported(setup, conn):
     given_up = plant(conn, "short")
     change(conn, given_up, GIVEN_BACK_BEFORE)

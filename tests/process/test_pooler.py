@@ -34,7 +34,7 @@ def test_behind_a_transaction_pooler_a_daemon_needs_no_session(setup, database, 
     assert daemon.events("child.restarted") == []
 
 
-@covers("row 82")
+@covers("row 82", "W314")
 def test_a_listener_behind_a_transaction_pooler_reports_it_and_polls(setup, database, pooler):
     setup.flow("alpha", attempts=1)
     daemon = setup.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})

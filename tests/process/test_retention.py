@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -48,6 +49,7 @@ def test_a_daemon_deletes_what_is_older_than_the_retention_and_goes_on_after_a_k
     daemon.until("sweeper.pruned")
 
 
+@covers("E325")
 def test_without_a_retention_nothing_is_deleted_and_what_cannot_be_is_a_problem(
     setup, database, old_runs
 ):

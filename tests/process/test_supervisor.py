@@ -271,7 +271,7 @@ def test_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(setup, da
     assert daemon.events("supervisor.gave_up")[0]["child"] == "worker alpha"
 
 
-@covers("P15", "rule 20", "rule 27", "row 30")
+@covers("P15", "rule 20", "rule 27", "row 30", "E413")
 def test_the_root_gives_up_at_the_21st_restart_in_reverse_order(setup, database):
     setup.flow("alpha")
     daemon = setup.serve(

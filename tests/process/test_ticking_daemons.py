@@ -78,6 +78,7 @@ def test_each_tick_has_one_run_although_sweepers_die(setup: Any, database: Any) 
         assert not [each for each in daemon.ask()["problems"] if each["code"] == "E327"]
 
 
+@covers("E327")
 def test_a_schedule_that_starts_no_run_is_a_problem_of_the_sweeper(
     setup: Any, database: Any
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 from support.collector import Collector, faults
+from support.covers import covers
 from support.daemon import DaemonSetup, start_run
 
 from pgflowd.core.traces import attempt_span
@@ -139,6 +140,7 @@ def counts(daemon: Any) -> dict[str, int]:
     return dict(daemon.ask()["exporter"]["spans"])
 
 
+@covers("E505")
 def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporter(
     setup: DaemonSetup, database: ScratchDatabase
 ) -> None:

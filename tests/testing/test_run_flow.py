@@ -215,7 +215,7 @@ def test_an_empty_map_is_completed_without_tasks():
     assert (run.steps["store"].status, run.steps["store"].tasks) == ("completed", ())
 
 
-@covers("newcomer 15")
+@covers("newcomer 15", "E403")
 def test_an_output_that_is_not_json_fails_the_task_for_good_with_its_place():
     run = run_flow(flow, {"url": "x"}, mock={"website": {"content": float("nan")}})
 

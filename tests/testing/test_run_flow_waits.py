@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Context, Flow, job
 from pgflowd.errors import RunError, SignalTimeout, TooLarge
@@ -323,6 +324,7 @@ def test_bad_input_fails_the_attempt_and_keeps_nothing(call: Any, code: str):
     assert (run.steps["perform"].saved, run.waits) == ({}, ())
 
 
+@covers("E424")
 def test_a_value_that_is_too_large_leaves_the_old_one():
     def perform(ctx: Context) -> Any:
         ctx.save("page", 1)

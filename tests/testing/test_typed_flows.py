@@ -17,6 +17,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from support.covers import covers
 from typing_extensions import TypedDict
 
 from pgflowd import Context, Flow, FlowError, OutputError, TypeMismatch
@@ -172,6 +173,7 @@ def test_a_secret_in_a_wrong_value_is_not_shown() -> None:
     assert "hunter2" not in one(handler, {"password": "hunter2"}).error
 
 
+@covers("E418")
 @pytest.mark.parametrize(
     ("annotation", "value", "says"),
     [

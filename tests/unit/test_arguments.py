@@ -62,6 +62,7 @@ def test_a_skipped_dep_leaves_its_default():
     assert arguments("c", record({"a": 1})) == {"a": 1}
 
 
+@covers("E405")
 def test_a_skipped_dep_without_default_is_e405_and_not_retried():
     with pytest.raises(RunError) as caught:
         arguments("d", record({}, flow_input=1))

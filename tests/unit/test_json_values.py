@@ -16,6 +16,7 @@ from unittest.mock import MagicMock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd.core.json import decode, encode
 from pgflowd.errors import OutputError
@@ -151,6 +152,7 @@ def test_tuples_cost_no_more_than_lists(monkeypatch):
     assert encode(same) == encode(rows)
 
 
+@covers("E404")
 def test_what_is_too_large_is_refused_with_both_sizes():
     with pytest.raises(OutputError) as caught:
         encode("ä" * 1024, max_bytes=1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+from support.covers import covers
 from support.engine import Play
 
 from pgflowd.core.metrics.counters import MINUTE_S, Counters
@@ -65,6 +66,7 @@ def test_a_worker_tells_a_minute_after_a_task_ended_and_then_no_more():
     assert minutes_told(play, 1000) == 0
 
 
+@covers("W328", "W329", "W330")
 def test_problems_say_how_many_which_first_and_what_next():
     run = "01234567-89ab-7def-8123-456789abcdef"
     need = problem_of(Undecided("render", "need", "gpu", run, 3))

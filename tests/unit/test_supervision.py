@@ -418,7 +418,7 @@ def test_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_the_wait()
     assert orders(actions + rest) == ["drain worker a", "stop listener"]
 
 
-@covers("rule 23")
+@covers("rule 23", "E412")
 def test_the_sixth_crash_parks_a_worker_with_its_last_exits():
     tree = running("a", "b")
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
@@ -606,6 +606,7 @@ def test_a_child_that_says_that_it_waits_for_the_database_is_not_silent():
 # The table of moves
 
 
+@covers("E902")
 def test_a_move_that_the_table_lacks_is_refused():
     with pytest.raises(Bug, match="E902"):
         move(ChildState.IDLE, ChildState.UP)

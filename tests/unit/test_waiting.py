@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd.core.failure import failure_of
 from pgflowd.core.waiting import (
@@ -152,6 +153,7 @@ def test_a_wrong_duration_is_refused_and_nothing_waits(given: Any):
     assert ctx.suspended is None
 
 
+@covers("E430")
 @pytest.mark.parametrize(
     ("until", "fault"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 
 
 def test_the_overview_shows_each_flow(web, shop):
@@ -25,6 +26,7 @@ def test_a_page_and_the_api_show_the_same_document(web, shop):
     assert str(run) in web.get("/runs?flow=store_items").text
 
 
+@covers("E506", "E507")
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

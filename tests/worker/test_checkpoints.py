@@ -410,6 +410,7 @@ def test_threads_of_a_handler_save_too_and_a_forked_process_cannot(start_worker)
     assert len(checkpoints(worker, run)) == 16
 
 
+@covers("E425")
 def test_e425_older_code_leaves_what_newer_code_has_saved(start_worker):
     body = """
         if ctx.load("x"): return [ctx.load("x"), VERSION]

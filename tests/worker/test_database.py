@@ -405,7 +405,7 @@ def test_recreate_deletes_a_changed_flow_with_its_runs(start_worker):
     assert second.completed(second.start_run())
 
 
-@covers("row 98")
+@covers("row 98", "E406")
 def test_a_step_that_the_code_does_not_know_is_given_back(start_worker):
     worker = start_worker(FLOW)
     worker.conn.execute("select pgflow.add_step('flow', 'unknown')")

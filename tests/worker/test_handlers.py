@@ -133,7 +133,7 @@ def test_a_segfault_leaves_the_line_it_happened_in(start_worker):
     assert failure(worker, worker.start_run())[1].endswith(" in work")
 
 
-@covers("row 11", "P6")
+@covers("row 11", "P6", "E402")
 def test_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
     worker = start_worker(one_step("ctx.attempt == 1 and os.kill(os.getpid(), 9)", attempts=2))
     zygote = worker.zygote

@@ -152,6 +152,7 @@ def test_a_signal_that_does_not_come_is_the_default(start_worker):
     assert output(worker, worker.start_run({})) == {"work": [None, 1]}
 
 
+@covers("E427")
 @pytest.mark.parametrize(
     ("mode", "status"), [("fail", "failed"), ("skip", "completed"), ("skip-cascade", "completed")]
 )
@@ -191,6 +192,7 @@ def test_code_that_catches_exceptions_lets_a_suspension_pass(start_worker, body:
     assert suspended(worker, run)
 
 
+@covers("E426")
 @pytest.mark.parametrize(
     "body",
     [

@@ -427,6 +427,7 @@ def test_a_session_that_was_changed_commits_with_the_completion(start_worker, ta
     assert warnings(worker) == []
 
 
+@covers("E431")
 @pytest.mark.parametrize(
     ("left", "text"),
     [

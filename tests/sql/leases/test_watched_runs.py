@@ -7,6 +7,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 
 from pgflowd.db.errors import error_for
@@ -85,6 +86,7 @@ def test_a_run_that_ends_while_it_begins_to_be_watched_is_due(own: LeaseDatabase
     assert set(own.column(DUE)) == set(runs)
 
 
+@covers("E317")
 def test_a_foreign_core_refuses_to_watch_a_run(foreign: LeaseDatabase) -> None:
     run = foreign.start(foreign.flow())
     with pytest.raises(psycopg.Error) as error:
