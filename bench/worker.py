@@ -25,7 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from pgflowd.core.messages import Drain, Ready, Wake
+from pgflowd.core.messages import Drain, Heartbeat, Ready, Wake
 from pgflowd.core.settings.sections import (
     DaemonSettings,
     DatabaseSettings,
@@ -130,6 +130,7 @@ def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[
         warm(conn, child)
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
+        traces_s = cpu_s(tracer.pid) if tracer else 0.0
         all_s, own_s = session_cpu_s(child.pid), cpu_s(child.pid)
         server_s = server_cpu_s(conn, postmaster)
         began = time.perf_counter()
@@ -139,16 +140,24 @@ def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[
         took_s = time.perf_counter() - began
         all_s, own_s = session_cpu_s(child.pid) - all_s, cpu_s(child.pid) - own_s
         server_s = server_cpu_s(conn, postmaster) - server_s
-        traces_s = cpu_s(tracer.pid) if tracer else 0.0
         child.channel.send(Drain(5.0))
         until(child.has_ended, 10)
         child.collect()
         conn.close()
         found = figures(tasks, took_s, own_s, all_s - own_s, server_s)
         if tracer:
-            os.kill(tracer.pid, signal.SIGKILL)
-            found["exporter_us_per_task"] = round(traces_s / tasks * 1e6)
+            found |= end_exporter(tracer, traces_s, tasks)
         return found
+
+
+def end_exporter(tracer: ForkedChild, before_s: float, tasks: int) -> dict[str, float]:
+    """Let it send all that it has; what it took, and what became of the spans."""
+    tracer.channel.send(Drain(5.0))
+    until(tracer.has_ended, 10)
+    took_s = cpu_s(tracer.pid) - before_s
+    told = [each for each in tracer.channel.receive() if isinstance(each, Heartbeat)]
+    tracer.collect()
+    return {"exporter_us_per_task": round(took_s / tasks * 1e6), **told[-1].numbers["spans"]}
 
 
 def session_cpu_s(worker: int) -> float:

@@ -46,10 +46,26 @@ class Trace(NamedTuple):
     previous: str | None = None
 
 
+class TaskTrace(NamedTuple):
+    """What a runner is told of the trace of its task."""
+
+    trace_id: str
+    state: str | None
+    is_sampled: bool
+    has_span: bool  # of the elements of a map only some have, and their handlers
+
+    def caller(self, run_id: str, step: str, index: int, token: int) -> CallerTrace:
+        """The span of this attempt, for what the handler calls."""
+        span_id = attempt_span(run_id, step, index, token)
+        return CallerTrace(write_traceparent(self.trace_id, span_id, self.has_span), self.state)
+
+
 def trace_of(run_id: str, told: Mapping[str, Any] | None, ratio: float) -> Trace:
     """The trace of a run: `told` is what the claim knows of its start (pgflowd._trace_of)."""
-    told = told or {}
-    caller, own_id = read_traceparent(told.get("traceparent")), run_id.replace("-", "")
+    own_id = run_id.replace("-", "")
+    if told is None:  # nearly all
+        return Trace(own_id, is_in_ratio(own_id, ratio))
+    caller = read_traceparent(told.get("traceparent"))
     previous, undone = told.get("previous"), told.get("undo_of")
     if undone is not None:  # the link leads to the run that is undone
         trace_id = caller[0].trace_id if caller else undone.replace("-", "")
@@ -85,7 +101,7 @@ def write_traceparent(trace_id: str, span_id: str, is_sampled: bool) -> str:
 
 def is_in_ratio(trace_id: str, ratio: float) -> bool:
     """Whether a trace without a caller's is one of those that are written; the same everywhere."""
-    return int(trace_id[-_RATIO_BITS // 4 :], 16) < ratio * (1 << _RATIO_BITS)
+    return ratio >= 1 or int(trace_id[-_RATIO_BITS // 4 :], 16) < ratio * (1 << _RATIO_BITS)
 
 
 def run_span(run_id: str) -> str:

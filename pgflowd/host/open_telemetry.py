@@ -44,6 +44,11 @@ def current_span() -> SpanName | None:
     return read[0] if read else None
 
 
+def is_imported() -> bool:
+    """Whether this process uses it."""
+    return _API in sys.modules
+
+
 def attach(traceparent: str, tracestate: str | None) -> Any:
     """Make the span of an attempt the current one; return what `detach` needs."""
     api = sys.modules.get(_API)

@@ -32,7 +32,7 @@ class _Sending(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         context = span.context
         if context is not None and context.trace_flags.sampled:
-            self._sender.send([_document(span, context)])
+            self._sender.send(_document(span, context))
 
 
 def _document(span: ReadableSpan, context: SpanContext) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 The socket by which workers and runners hand spans to the exporter, as datagrams.
 
 Nobody waits: what does not fit into the socket is lost, and so is all while there is no exporter.
-The next datagram that gets through tells how many were. Spans that end together travel together,
-since a socket holds few datagrams, however small they are.
+The next datagram that gets through tells how many were. What ends together travels together, since
+a socket holds few datagrams, however small they are. A datagram is a list in JSON: how many spans
+its sender has lost, and what it tells: a runner a span as a document, a worker a `Portion`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-MAX_SPANS = 64  # of a datagram
-MAX_BYTES = 64 * 1024  # of a datagram, unless one span alone is larger; the kernel refuses 200 KiB
+from pgflowd.core.span_bytes import EncodeSpan, spans_in
+
+if TYPE_CHECKING:
+    from pgflowd.core.worker.spans import Portion
+
+MAX_BYTES = 128 * 1024  # of a datagram, unless one span alone is larger; the kernel refuses 200 KiB
+
+Span = EncodeSpan | dict[str, Any]
 
 _dumps = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
@@ -36,26 +43,35 @@ class SpanSender:
         self._socket: socket.socket | None = None
         self.lost = 0  # that nobody has been told of
 
-    def send(self, spans: Sequence[Mapping[str, Any]]) -> None:
-        for first in range(0, len(spans), MAX_SPANS):
-            self._send(spans[first : first + MAX_SPANS])
+    def send(self, span: Mapping[str, Any]) -> None:
+        """Send a span of a handler."""
+        self._send([self.lost, span], 1)
 
-    def _send(self, spans: Sequence[Mapping[str, Any]]) -> None:
-        told = self.lost
-        data = _dumps([told, *spans]).encode()
-        if len(data) > MAX_BYTES and len(spans) > 1:
-            half = len(spans) // 2
-            self._send(spans[:half])
-            self._send(spans[half:])
-            return
+    def send_portion(self, flow: str, portion: Portion) -> None:
+        """Send what a worker's reports have ended."""
+        told = {"flow": flow, **portion._asdict()}
+        if not self._send([self.lost, told], portion.spans, may_be_large=False):
+            halves = portion.halves()
+            if halves is None:
+                self._send([self.lost, told], portion.spans)
+            else:
+                for half in halves:
+                    self.send_portion(flow, half)
+
+    def _send(self, told: list[Any], count: int, *, may_be_large: bool = True) -> bool:
+        """Return whether that was done; what is too large for the kernel is lost."""
+        data = _dumps(told).encode()
+        if len(data) > MAX_BYTES and not may_be_large:
+            return False
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.sendto(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL, self._path)
         except OSError:
-            self.lost += len(spans)
+            self.lost += count
         else:
-            self.lost -= told
+            self.lost -= told[0]
+        return True
 
 
 def listen(path: Path) -> socket.socket:
@@ -76,13 +92,18 @@ def listen(path: Path) -> socket.socket:
     return end
 
 
-def read_spans(datagram: bytes) -> tuple[list[dict[str, Any]], int]:
+def read_spans(datagram: bytes) -> tuple[list[Span], int]:
     """The spans of a datagram, and how many its sender has lost before, or are none."""
     try:
-        lost, *spans = json.loads(datagram)
+        lost, *told = json.loads(datagram)
     except (ValueError, TypeError, RecursionError):
         return [], 1
     if not isinstance(lost, int):
         return [], 1
-    sound = [each for each in spans if isinstance(each, dict)]
-    return sound, lost + len(spans) - len(sound)
+    spans: list[Span] = []
+    for each in told:
+        try:
+            spans += spans_in(each) if "attempts" in each else [dict(each)]
+        except Exception:  # whoever is our user may send anything
+            lost += 1
+    return spans, lost

@@ -164,6 +164,10 @@ def a_claim(db: Grown) -> Call:
     return ("select * from pgflowd.claim('f', %s, 3)", db.one)
 
 
+def a_claim_with_traces(db: Grown) -> Call:
+    return ("select * from pgflowd.claim('f', %s, 3, with_trace => true)", db.one)
+
+
 def a_claim_of_what_was_released(db: Grown) -> Call:
     for task in claim(db):
         db.release(task)
@@ -502,6 +506,7 @@ CASES = [
     a_start,
     five_starts,
     a_claim,
+    a_claim_with_traces,
     a_claim_of_what_was_released,
     a_claim_of_lapsed_leases,
     a_claim_beside_living_leases,

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 CONSUMER = 5
 
@@ -103,6 +104,10 @@ def faults(spans: list[CollectedSpan], skew_ms: float = 20.0) -> list[str]:
         elif each.end > parent.end + skew_ms * 1e6 and each.kind != CONSUMER:
             found.append(f"{each.name} ends {(each.end - parent.end) / 1e6} ms after {parent.name}")
     return found
+
+
+def read_span(data: bytes) -> CollectedSpan:
+    return _read(Span.FromString(data), "")
 
 
 def _read(span: Any, service: str) -> CollectedSpan:

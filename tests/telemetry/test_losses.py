@@ -6,11 +6,13 @@ import os
 import signal
 from typing import Any
 
-from support.collector import Collector, faults
+from support.collector import CollectedSpan, Collector, faults, read_span
 from support.covers import covers
 from support.daemon import DaemonSetup, start_run
 
 from pgflowd.core.traces import attempt_span
+from pgflowd.core.worker.spans import Portion
+from pgflowd.host.otlp import OtlpExporter
 from pgflowd.host.span_socket import SpanSender, listen, read_spans, socket_path
 from pgflowd.processes.exporter import MAX_QUEUE
 from pgflowd.testing.scratch import ScratchDatabase
@@ -114,9 +116,11 @@ def test_who_is_killed_loses_only_its_own_spans(
     collector.status = 503
     _, trace = run()
     sender = SpanSender(socket_path(str(daemon.control)))
-    sender.send([STRANGE, STRANGE | {"id": "12"}, STRANGE | {"id": "5" * 16, "attributes": 1}])
-    many = [{"trace": "1" * 32, "id": f"{nr:016x}", "padding": "x" * 100} for nr in range(500)]
-    until(lambda: sender.send(many) or counts(daemon)["dropped"], 20)
+    for each in (STRANGE, STRANGE | {"id": "12"}, STRANGE | {"id": "5" * 16, "attributes": 1}):
+        sender.send(each)
+    runs = " ".join(f"{nr} x" for nr in range(500))
+    none = Portion([[f"{nr}"] for nr in range(500)], [["a", "failed", None, 1, runs, []]], {})
+    until(lambda: sender.send_portion("alpha", none) or counts(daemon)["dropped"], 20)
     assert daemon.ask()["exporter"]["queued"] <= MAX_QUEUE
     collector.status = 200
     until(lambda: counts(daemon)["failed"] >= MAX_QUEUE - 600, 30)  # these were no spans
@@ -163,28 +167,28 @@ def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporte
     for run_id in runs:
         daemon.until("run.completed", run=str(run_id))
 
-    spans: list[dict[str, Any]] = []
+    spans: list[CollectedSpan] = []
 
     def read() -> bool:
         try:
             while True:
                 found, lost = read_spans(end.recv(100_000))
                 assert not lost
-                spans.extend(found)
+                spans.extend(read_span(OtlpExporter.span_of(each)[1]) for each in found)
         except BlockingIOError:
-            return sum(each["name"] == "run alpha" for each in spans) == 2
+            return sum(each.name == "run alpha" for each in spans) == 2
 
     until(read, 10)
     end.close()
     started, later = (
-        {each["name"]: each for each in spans if each["trace"] == trace}
+        {each.name: each for each in spans if each.trace == trace}
         for trace in (caller[3:35], runs[3].hex)
     )
     assert len(spans) == len(started) + len(later) == 10, "the first two were not sampled"
     run = started["run alpha"]
-    assert (run["parent"], run["state"], run["links"]) == (caller[36:52], "y=2", [])
-    assert later["run alpha"]["parent"] is None
-    assert later["run alpha"]["links"] == [[caller[3:35], caller[36:52]]]
+    assert (run.parent, run.state, run.links) == (caller[36:52], "y=2", ())
+    assert later["run alpha"].parent == ""
+    assert later["run alpha"].links == (caller[36:52],)
     assert "trace_id" in daemon.events("task.completed", run=str(runs[2]))[0]
     assert "trace_id" not in daemon.events("task.completed", run=str(runs[0]))[0]
 

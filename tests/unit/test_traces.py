@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.engine import task
 
+from pgflowd.core.span_bytes import spans_in
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.traces import (
     SpanName,
@@ -21,7 +24,7 @@ from pgflowd.core.traces import (
     write_traceparent,
 )
 from pgflowd.core.worker import spans
-from pgflowd.core.worker.events import RunChange, Verdict
+from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import TaskReport
 
 RUN, TRACE, SPAN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12", "ab" * 16, "cd" * 8
@@ -87,43 +90,118 @@ def test_of_a_map_that_completes_only_some_attempts_have_spans() -> None:
     found = spans.ended_attempts([*answered, (unsampled, Verdict.COMPLETED)], map_spans=2)
 
     assert [each.report.task.task_index for each in found] == [0, 1, 4]
-    told = [spans.traceparent_of(each.task, 2) for each in (*reports[1:3], unsampled)]
-    assert [str(each)[-2:] for each in told] == ["01", "00", "00"], "no orphans of handlers"
-    assert spans.traceparent_of(task(1), 2) is None
+    told = [spans.trace_for_runner(each.task, 2) for each in (*reports[1:3], unsampled)]
+    assert [each and each.has_span for each in told] == [True, False, False], (
+        "no orphans of handlers"
+    )
+    assert [each and each.is_sampled for each in told] == [True, True, False]
+    parents = [each and each.caller(RUN, "a", 0, 7).traceparent for each in told]
+    assert [str(each)[-2:] for each in parents] == ["01", "00", "00"]
+    assert spans.trace_for_runner(task(1), 2) is None
 
 
-def test_documents_name_their_parents_and_tell_no_secrets() -> None:
+def test_spans_have_their_parents_times_and_no_secrets() -> None:
     own = task(7)._replace(run_id=RUN, trace=Trace(TRACE, True, SPAN, "a=1", previous="failed"))
     report = TaskReport(own, Outcome.FAILED, b'"output"', "it was hunter2", "ValueError", pid=5)
     report.began_at, report.ended_at = 10.0, 12.5
-
-    def hide(text: str) -> str:
-        return text.replace("hunter2", "***")
-
-    attempt = spans.attempt_document(
-        spans.EndedAttempt(report, Verdict.QUEUED), "mail", 1000.0, hide
-    )
     changes = [
         RunChange(RUN, own.step, StepStatus.SKIPPED, None, "hunter2", 1013.0),
         RunChange(RUN, None, RunStatus.FAILED, 4.0, "hunter2", 1013.0),
         RunChange(RUN, "next", StepStatus.STARTED),
-        RunChange("another", None, RunStatus.COMPLETED, 4.0, None, 1013.0),
     ]
-    step, run = (
-        spans.part_document(each, "mail", 1000.0, {own.step: ["before"]}, hide)
-        for each in spans.ended_parts([report], changes)
-    )
 
-    assert [attempt["parent"], step["parent"], run["parent"]] == [step["id"], run["id"], SPAN]
-    assert (attempt["start"], attempt["end"]) == (1010 * 10**9, 1012_500_000_000)
-    assert (run["start"], step["start"]) == (1009 * 10**9, 1013 * 10**9)
-    assert (run["end"], step["end"]) == (1013 * 10**9, 1013 * 10**9)
-    early = replace(changes[0], ended_at=1011.0)  # by a transaction of the handler's
-    [part] = spans.ended_parts([report], [early])
-    early_step = spans.part_document(part, "mail", 1000.0, {}, hide)
-    assert (early_step["start"], early_step["end"]) == (1011 * 10**9, attempt["end"])
-    assert step["links"] == [(TRACE, step_span(RUN, "before"))]
-    assert attempt["attributes"]["pgflow.previous"] == "failed"
-    assert (attempt["error"], step["error"], run["error"]) == ("it was ***", None, "***")
-    text = json.dumps([attempt, step, run])
-    assert "hunter2" not in text and "output" not in text
+    attempt, step, run = sent(report, changes)
+
+    assert attempt.parent_span_id == step.span_id and step.parent_span_id == run.span_id
+    assert run.parent_span_id.hex() == SPAN and {attempt.trace_state, run.trace_state} == {"a=1"}
+    assert {each.trace_id.hex() for each in (attempt, step, run)} == {TRACE}
+    assert attempt.span_id.hex() == attempt_span(RUN, own.step, own.task_index, own.token)
+    assert step.span_id.hex() == step_span(RUN, own.step)
+    assert [each.name for each in (attempt, step, run)] == ["attempt 1", own.step, "run mail"]
+    assert [each.kind for each in (attempt, step, run)] == [1, 1, 5]
+    assert times(attempt) == (1010 * 10**9, 1012_500_000_000)
+    assert (times(step), times(run)) == ((1013 * 10**9,) * 2, (1009 * 10**9, 1013 * 10**9))
+    assert [each.span_id.hex() for each in step.links] == [step_span(RUN, "before")]
+    assert attributes(attempt) == {
+        "pgflow.flow": "mail", "pgflow.run_id": RUN, "pgflow.step": own.step,
+        "pgflow.task_index": 0, "pgflow.attempt": 1, "pgflow.outcome": "failed",
+        "pgflow.verdict": "queued", "pgflow.previous": "failed", "process.pid": 5,
+        "error.type": "ValueError",
+    }  # fmt: skip
+    assert attributes(step)["pgflow.reason"] == "***" and step.status.code == 0
+    assert attributes(run) == {
+        "pgflow.flow": "mail", "pgflow.run_id": RUN, "pgflow.status": "failed",
+    }  # fmt: skip
+    assert (attempt.status.code, attempt.status.message) == (2, "it was ***")
+    assert (run.status.code, run.status.message) == (2, "***")
+    assert "hunter2" not in str([attempt, step, run]) and "output" not in str(attempt)
+
+
+def test_a_step_lasts_as_long_as_its_attempts() -> None:
+    """It may have ended in a transaction that the handler began."""
+    own = task(7)._replace(run_id=RUN, trace=Trace(OWN, True))
+    report = TaskReport(own, Outcome.COMPLETED, b"1", cpu_s=0.5, peak_kb=300)
+    report.began_at, report.ended_at = 10.0, 12.5
+    changes = [RunChange(RUN, own.step, StepStatus.COMPLETED, 0.5, None, 1011.0)]
+
+    attempt, step = sent(report, changes, Verdict.COMPLETED)
+
+    assert times(step) == (1010_500_000_000, times(attempt)[1])
+    assert (attempt.trace_id.hex(), attempt.trace_state, attempt.status.code) == (OWN, "", 0)
+    known = attributes(attempt)
+    assert (known["pgflow.cpu_s"], known["pgflow.peak_kb"]) == (0.5, 300)
+
+
+def test_a_portion_that_is_too_large_is_sent_as_several() -> None:
+    trace = Trace(TRACE, True, SPAN, "a=1")
+    runs = [RUN[:-2] + f"{nr:02}" for nr in range(9)]
+    tasks = [task(nr)._replace(run_id=run, trace=trace) for nr, run in enumerate(runs)]
+    reports = [TaskReport(each, Outcome.FAILED, error_message="x" * 1000) for each in tasks]
+    for each in reports:
+        each.began_at = each.ended_at = 1.0
+    attempts = [spans.EndedAttempt(each, Verdict.FAILED) for each in reports]
+    parts = [EndedParts("a", "completed", None, 1009.0, " ".join(f"{run} 1001" for run in runs))]
+    whole = spans.portion_of(attempts, parts, spans.traces_of(reports), 1000.0, {}, str)
+
+    pieces, found = [whole], []
+    while pieces:
+        halves = pieces.pop().halves()
+        found += [half for half in halves or () if half.spans == 1]
+        pieces += [half for half in halves or () if half.spans > 1]
+
+    assert whole.spans == len(found) == 18
+    both = [sorted(each() for each in spans_in(told(some))) for some in ([whole], found)]
+    assert both[0] == both[1]
+
+
+def told(portions: list[spans.Portion]) -> dict[str, Any]:
+    """As one, as the exporter reads them."""
+    attempts = [row for each in portions for row in each.attempts]
+    parts = [row for each in portions for row in each.parts]
+    traces = {run: trace for each in portions for run, trace in each.traces.items()}
+    document = {"flow": "mail", "attempts": attempts, "parts": parts, "traces": traces}
+    return dict(json.loads(json.dumps(document)))
+
+
+def sent(
+    report: TaskReport, changes: list[RunChange], verdict: Verdict = Verdict.QUEUED
+) -> list[Span]:
+    """The spans of an attempt and of what it has ended, as a collector reads them."""
+    ended, parts = [spans.EndedAttempt(report, verdict)], spans.parts_of(changes)
+    deps, traces = {report.task.step: ["before"]}, spans.traces_of([report])
+
+    def hide(text: str) -> str:
+        return text.replace("hunter2", "***")
+
+    portion = spans.portion_of(ended, parts, traces, 1000.0, deps, hide)
+    return [Span.FromString(each()) for each in spans_in(told([portion]))]
+
+
+def times(span: Span) -> tuple[int, int]:
+    return span.start_time_unix_nano, span.end_time_unix_nano
+
+
+def attributes(span: Span) -> dict[str, Any]:
+    return {
+        each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes
+    }

@@ -13,8 +13,10 @@ from typing import Any
 
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.traces import Trace
 from pgflowd.core.worker.doorbell import DoorbellCall
-from pgflowd.core.worker.spans import EndedAttempt, EndedPart
+from pgflowd.core.worker.events import EndedParts
+from pgflowd.core.worker.spans import EndedAttempt
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -60,7 +62,7 @@ class ReportAndClaim(WorkerAction):
 
     `changes_of`: runs whose changes by these reports the log wants. `writers`: of the open
     transactions only these count. `kept`: reports of which output or progress is to be kept; the
-    database may have had some of them before.
+    database may have had some of them before. `ended_of`: runs whose spans are written.
     """
 
     reports: tuple[TaskReport, ...]
@@ -69,6 +71,7 @@ class ReportAndClaim(WorkerAction):
     doorbell: DoorbellCall = DoorbellCall.NONE
     writers: tuple[str, ...] | None = None
     kept: tuple[TaskReport, ...] = ()
+    ended_of: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -222,7 +225,8 @@ class SendSpans(WorkerAction):
     """Send the spans of what has ended to the exporter."""
 
     attempts: tuple[EndedAttempt, ...]
-    parts: tuple[EndedPart, ...]
+    parts: tuple[EndedParts, ...]
+    traces: Mapping[str, Trace]  # of runs, as `core.worker.spans.traces_of`
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from pgflowd.core.worker import (
     run_log,
     runner_ends,
     second_connection,
+    spans,
     stopping,
 )
 from pgflowd.core.worker.events import LeaseVerdict, RowState
@@ -133,10 +134,11 @@ def _take_turn(transition: WorkerTransition) -> bool:
         if room:
             claiming.claim_begins(schedule, outbox.follows_reports)
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
-        bell = state.doorbell
+        ended_of, bell = spans.runs_of_interest(outbox.sending), state.doorbell
+        kept = reporting.kept(outbox)
         transition.do(
             actions.ReportAndClaim(
-                outbox.sending, room, changes_of, bell.call, bell.writers, reporting.kept(outbox)
+                outbox.sending, room, changes_of, bell.call, bell.writers, kept, ended_of
             )
         )
     elif claiming.may_ask_next_due(state):

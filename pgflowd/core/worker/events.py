@@ -117,13 +117,22 @@ class RunChange:
     ended_at: float | None = None  # seconds since 1970
 
 
+class EndedParts(NamedTuple):
+    """A step of some runs, or these runs, which reports have ended alike at one moment."""
+
+    step: str | None  # None: the runs
+    status: str
+    error: str | None
+    ended_at: float  # seconds since 1970
+    runs: str  # their ids, each with the moment of its begin, and blanks between
+
+
 @dataclass(slots=True)
 class ReportAndClaimDone(WorkerEvent):
-    """
-    An answer for each report, the claimed tasks, and the changes of runs that were wanted.
+    """An answer for each report, the claimed tasks, and the changes of runs that were wanted.
 
     `is_armed_anew`: the doorbell was not up before. `writers`: open transactions that may have
-    missed it.
+    missed it. `ended`: what has ended of runs whose spans are written.
     """
 
     answers: tuple[ReportAnswer, ...]
@@ -132,6 +141,7 @@ class ReportAndClaimDone(WorkerEvent):
     chance: float = 0.5
     is_armed_anew: bool = False
     writers: tuple[str, ...] = ()
+    ended: tuple[EndedParts, ...] = ()
 
 
 @dataclass(slots=True)

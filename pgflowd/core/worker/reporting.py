@@ -185,7 +185,8 @@ def recorded_by_runner(
 ) -> None:
     """A runner has completed its task over its handler's connection: as if that were reported."""
     state = transition.state
-    answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes)
+    ended = spans.parts_of(recorded.changes) if spans.is_traced(report.task) else ()
+    answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes, ended=ended)
     _take_answers(transition, (report,), answered)
     run_log.changes(transition, recorded.changes, [report.task])
     state.worked_at = transition.now
@@ -240,15 +241,16 @@ def _send_spans(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
 ) -> None:
     """Write the spans of what these reports have ended, once the database has them."""
-    answered = zip(sent, (answer.verdict for answer in event.answers), strict=True)
-    timed = [each for each in answered if each[0].began_at is not None]
-    if not timed:
-        return
-    known = [each for each in timed if each[1] is not Verdict.ERROR]
-    attempts = spans.ended_attempts(known, transition.state.options.map_spans)
-    parts = spans.ended_parts((report for report, _ in timed), event.changes)
-    if attempts or parts:
-        transition.do(SendSpans(attempts, parts))
+    answered = zip(sent, event.answers, strict=True)
+    timed = [
+        (report, answer.verdict)
+        for report, answer in answered
+        if report.began_at is not None and answer.verdict is not Verdict.ERROR
+    ]
+    attempts = spans.ended_attempts(timed, transition.state.options.map_spans) if timed else ()
+    if attempts or event.ended:
+        traces = spans.traces_of(report for report, _ in timed)
+        transition.do(SendSpans(attempts, event.ended, traces))
 
 
 def _count(

@@ -152,13 +152,13 @@ def shown(body: bytes | None) -> Any:
 
 
 def runs_of_interest(options: WorkerOptions, reports: Iterable[TaskReport]) -> tuple[str, ...]:
-    """The runs whose changes by these reports the log wants, or their spans."""
+    """The runs whose changes by these reports the log wants."""
     wants_all = options.is_debug or options.has_conditions
     runs = [
         report.task.run_id
         for report in reports
         if report.outcome not in _CHANGE_NO_RUN
-        and (wants_all or report.outcome is not Outcome.COMPLETED or report.began_at is not None)
+        and (wants_all or report.outcome is not Outcome.COMPLETED)
     ]
     return tuple(dict.fromkeys(runs)) if runs else ()
 
@@ -168,6 +168,8 @@ def changes(
 ) -> None:
     """Log each run and step that ended or began; what is for debug only at debug. `tasks` are
     some of these runs, which tell where their spans belong."""
+    if not found:
+        return
     traces = {task.run_id: span.trace_id for task in tasks if (span := name_of(task))}
     failed = {each.run_id for each in found if _is_failed_run(each)}
     for each in found:

@@ -1,8 +1,9 @@
 """
 The spans that a worker writes: of its attempts, and of steps and runs that its reports have ended.
 
-A span is a document: what `processes.exporter` makes a span of OpenTelemetry from. Times are
-seconds since 1970. What was printed, inputs and outputs are in no span.
+A worker does little for them, since it is busy where there are many: what its reports of one turn
+have ended is one `Portion`, of which the exporter makes spans (`core.span_bytes`). What was
+printed, inputs and outputs are in no portion.
 """
 
 from __future__ import annotations
@@ -10,23 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.traces import (
-    SpanName,
-    Trace,
-    attempt_span,
-    run_span,
-    step_span,
-    write_traceparent,
-)
-from pgflowd.core.worker.events import RunChange, Verdict
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.traces import SpanName, TaskTrace, Trace, attempt_span
+from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import Task, TaskReport
 
 MAX_TEXT_CHARS = 1000  # of an error
-_FAILED = (RunStatus.FAILED, StepStatus.FAILED)
+_END_NO_RUN = (Outcome.RELEASED, Outcome.SUSPENDED)
 _BEGUN = (RunStatus.STARTED, StepStatus.STARTED)
 
-Document = dict[str, Any]
+Row = tuple[Any, ...]
 
 
 class EndedAttempt(NamedTuple):
@@ -36,12 +30,45 @@ class EndedAttempt(NamedTuple):
     verdict: Verdict
 
 
-class EndedPart(NamedTuple):
-    """A step or run that a report has ended, and a task of that run."""
+class Portion(NamedTuple):
+    """What ended in one turn. A row of an attempt has its run, step, index, token and number, then
+    outcome, verdict, begin, end, wait, CPU, memory and pid, and what few have: other attributes and
+    the error. One of parts is an `EndedParts` with the steps before it."""
 
-    change: RunChange
-    task: Task
-    not_before: float | None  # when its last attempt of these reports has ended
+    attempts: Sequence[Row]
+    parts: Sequence[Row]
+    traces: Mapping[str, Row]  # of runs whose trace is not their own: its id, parent, state, link
+
+    @property
+    def spans(self) -> int:
+        """The number of spans."""
+        return len(self.attempts) + sum([_count(each) for each in self.parts])
+
+    def halves(self) -> tuple[Portion, Portion] | None:
+        """The same as two, each with its traces; None: there is one span only."""
+        attempts, parts = self.attempts, self.parts
+        if attempts and parts:
+            return self._part(attempts, ()), self._part((), parts)
+        if len(attempts) > 1:
+            half = len(attempts) // 2
+            return self._part(attempts[:half], ()), self._part(attempts[half:], ())
+        if len(parts) == 1 and (count := _count(parts[0])) > 1:
+            *known, runs, deps = parts[0]
+            words, half = runs.split(" "), count // 2 * 2
+            parts = [(*known, " ".join(some), deps) for some in (words[:half], words[half:])]
+        if len(parts) > 1:
+            half = len(parts) // 2
+            return self._part((), parts[:half]), self._part((), parts[half:])
+        return None
+
+    def _part(self, attempts: Sequence[Row], parts: Sequence[Row]) -> Portion:
+        runs = {row[0] for row in attempts}.union(*(row[-2].split(" ") for row in parts))
+        traces = {run: trace for run, trace in self.traces.items() if run in runs}
+        return Portion(attempts, parts, traces)
+
+
+def _count(parts: Row) -> int:
+    return (str(parts[-2]).count(" ") + 1) // 2
 
 
 def is_traced(task: Task) -> bool:
@@ -53,17 +80,17 @@ def name_of(task: Task) -> SpanName | None:
     trace = task.trace
     if trace is None or not trace.is_sampled:
         return None
-    return SpanName(trace.trace_id, _attempt_id(task))
+    return SpanName(trace.trace_id, attempt_span(*task.key, task.token))
 
 
-def traceparent_of(task: Task, map_spans: int) -> str | None:
+def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
     """What the handler is told; None while there are no traces. The handler of an element whose
     attempt gets no span writes none either."""
     trace = task.trace
     if trace is None:
         return None
-    is_sampled = trace.is_sampled and task.task_index < map_spans
-    return write_traceparent(trace.trace_id, _attempt_id(task), is_sampled)
+    has_span = trace.is_sampled and task.task_index < map_spans
+    return TaskTrace(trace.trace_id, trace.state, trace.is_sampled, has_span)
 
 
 def ended_attempts(
@@ -80,125 +107,108 @@ def ended_attempts(
     )
 
 
-def ended_parts(
-    reports: Iterable[TaskReport], changes: Iterable[RunChange]
-) -> tuple[EndedPart, ...]:
-    """The steps and runs that have ended, of runs whose spans are written. Who completes a task in
-    a transaction of its own has its step end with that transaction's begin, before the attempt."""
-    tasks: dict[str, Task] = {}
-    last: dict[tuple[str, str | None], float] = {}
-    for each in reports:
-        task = each.task
-        if is_traced(task) and each.ended_at is not None:
-            tasks[task.run_id] = task
-            for part in ((task.run_id, task.step), (task.run_id, None)):
-                last[part] = max(last.get(part, 0.0), each.ended_at)
+def runs_of_interest(reports: Iterable[TaskReport]) -> tuple[str, ...]:
+    """The runs whose spans, and those of their steps, these reports may end."""
+    runs = [
+        each.task.run_id
+        for each in reports
+        if each.began_at is not None and each.outcome not in _END_NO_RUN
+    ]
+    return tuple(dict.fromkeys(runs)) if runs else ()
+
+
+def parts_of(changes: Iterable[RunChange]) -> tuple[EndedParts, ...]:
+    """The steps and runs that have ended by these changes, each by itself."""
     return tuple(
         [
-            EndedPart(change, tasks[change.run_id], last.get((change.run_id, change.step)))
-            for change in changes
-            if change.run_id in tasks
-            and change.ended_at is not None
-            and change.status not in _BEGUN
+            EndedParts(
+                each.step,
+                each.status.value,
+                each.error,
+                each.ended_at,
+                f"{each.run_id} {each.ended_at - (each.took_s or 0.0)}",
+            )
+            for each in changes
+            if each.ended_at is not None and each.status not in _BEGUN
         ]
     )
 
 
-def attempt_document(
-    ended: EndedAttempt, flow: str, since: float, hide: Callable[[str], str]
-) -> Document:
-    """The span of an attempt; `since`: when the worker's clock was 0."""
-    report, task = ended.report, ended.report.task
-    trace = task.trace
-    assert trace is not None and report.began_at is not None and report.ended_at is not None
-    known = {
-        "pgflow.flow": flow,
-        "pgflow.run_id": task.run_id,
-        "pgflow.step": task.step,
-        "pgflow.task_index": task.task_index,
-        "pgflow.attempt": task.attempt,
-        "pgflow.outcome": report.outcome.value,
-        "pgflow.verdict": ended.verdict.value,
-        "pgflow.previous": trace.previous,
-        "pgflow.wait_s": task.waited_s,
-        "pgflow.cpu_s": report.cpu_s,
-        "pgflow.peak_kb": report.peak_kb,
-        "pgflow.exit_code": report.exit_code,
-        "pgflow.exit_signal": report.exit_signal,
-        "process.pid": report.pid,
-        "error.type": report.error_type,
-    }
-    error = None
-    if report.outcome.is_failure:
-        error = hide((report.error_message or "")[:MAX_TEXT_CHARS])
-    return _document(
-        trace,
-        f"attempt {task.attempt}",
-        _attempt_id(task),
-        step_span(task.run_id, task.step),
-        (since + report.began_at, since + report.ended_at),
-        known,
-        error,
-    )
+def traces_of(reports: Iterable[TaskReport]) -> Mapping[str, Trace]:
+    """The traces of runs that have not one of their own, without a parent or a link."""
+    found = {}
+    for each in reports:
+        trace = each.task.trace
+        if trace is not None and (trace.parent is not None or trace.link is not None):
+            found[each.task.run_id] = trace
+    return found
 
 
-def part_document(
-    ended: EndedPart,
-    flow: str,
+def portion_of(
+    attempts: Sequence[EndedAttempt],
+    parts: Iterable[EndedParts],
+    traces: Mapping[str, Trace],
     since: float,
     deps: Mapping[str, Sequence[str]],
     hide: Callable[[str], str],
-) -> Document:
-    """The span of a step or run that has ended; `since`: when the worker's clock was 0."""
-    change, trace = ended.change, ended.task.trace
-    assert trace is not None and change.ended_at is not None
-    run_id, step = change.run_id, change.step
-    known = {
-        "pgflow.flow": flow,
-        "pgflow.run_id": run_id,
-        "pgflow.step": step,
-        "pgflow.status": change.status.value,
-    }
-    began_at, ended_at = change.ended_at - (change.took_s or 0.0), change.ended_at
-    if ended.not_before is not None:
-        ended_at = max(ended_at, since + ended.not_before)
-    times = began_at, ended_at
+) -> Portion:
+    """What the exporter is told; `since`: when the worker's clock was 0."""
+    last = since + max([each.report.ended_at or 0.0 for each in attempts], default=-since)
+    rows = []
+    for each in parts:
+        error = each.error and hide(each.error[:MAX_TEXT_CHARS])
+        row = each._replace(error=error)
+        of_parts = [row] if last <= each.ended_at else _not_before(row, attempts, since)
+        rows += [(*some, deps.get(each.step, ()) if each.step else ()) for some in of_parts]
+    of_others = {run: (t.trace_id, t.parent, t.state, t.link) for run, t in traces.items()}
+    return Portion([_row(each, since, hide) for each in attempts], rows, of_others)
+
+
+def _row(ended: EndedAttempt, since: float, hide: Callable[[str], str]) -> Row:
+    report, verdict = ended
+    task = report.task
+    trace, began_at, ended_at = task.trace, report.began_at, report.ended_at
+    assert trace is not None and began_at is not None and ended_at is not None
+    more: dict[str, Any] | None = None
     error = None
-    if change.status in _FAILED:
-        error = hide((change.error or "")[:MAX_TEXT_CHARS])
-    elif change.error:
-        known["pgflow.reason"] = hide(change.error[:MAX_TEXT_CHARS])
-    if step is None:
-        links = [trace.link] if trace.link else []
-        name = f"run {flow}"
-        document = _document(trace, name, run_span(run_id), trace.parent, times, known, error)
-        return document | {"kind": "consumer", "links": links}
-    links = [SpanName(trace.trace_id, step_span(run_id, dep)) for dep in deps.get(step, ())]
-    span_id, parent = step_span(run_id, step), run_span(run_id)
-    return _document(trace, step, span_id, parent, times, known, error) | {"links": links}
+    if trace.previous is not None or report.outcome is not Outcome.COMPLETED:
+        more = {
+            "pgflow.previous": trace.previous,
+            "pgflow.exit_code": report.exit_code,
+            "pgflow.exit_signal": report.exit_signal,
+            "error.type": report.error_type,
+        }
+        if report.outcome.is_failure:
+            error = hide((report.error_message or "")[:MAX_TEXT_CHARS])
+    return (
+        task.run_id,
+        task.step,
+        task.task_index,
+        task.token,
+        task.attempt,
+        report.outcome,
+        verdict,
+        since + began_at,
+        since + ended_at,
+        task.waited_s,
+        report.cpu_s,
+        report.peak_kb,
+        report.pid,
+        more and (more, error),
+    )
 
 
-def _document(
-    trace: Trace,
-    name: str,
-    span_id: str,
-    parent: str | None,
-    times: tuple[float, float],
-    attributes: Mapping[str, Any],
-    error: str | None,
-) -> Document:
-    return {
-        "trace": trace.trace_id,
-        "id": span_id,
-        "parent": parent,
-        "state": trace.state,
-        "name": name,
-        "start": int(times[0] * 1e9),
-        "end": int(times[1] * 1e9),
-        "attributes": {key: value for key, value in attributes.items() if value is not None},
-        "error": error,
-    }
-
-
-def _attempt_id(task: Task) -> str:
-    return attempt_span(task.run_id, task.step, task.task_index, task.token)
+def _not_before(
+    parts: EndedParts, attempts: Sequence[EndedAttempt], since: float
+) -> list[EndedParts]:
+    """Let parts end with the last of these attempts in them. Who completes a task in a transaction
+    of its own has its step end with that transaction's begin, before the attempt."""
+    last: dict[str, float] = {}
+    for report, _ in attempts:
+        if parts.step in (None, report.task.step) and report.ended_at is not None:
+            last[report.task.run_id] = max(last.get(report.task.run_id, 0.0), report.ended_at)
+    words, at = parts.runs.split(" "), parts.ended_at
+    return [
+        parts._replace(ended_at=max(at, since + last.get(run, -since)), runs=f"{run} {began_at}")
+        for run, began_at in zip(words[::2], words[1::2], strict=True)
+    ]

@@ -28,7 +28,7 @@ from pgflowd.core.json import dumps, encode, loads
 from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
-from pgflowd.core.traces import CallerTrace
+from pgflowd.core.traces import CallerTrace, TaskTrace
 from pgflowd.core.typed.values import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
@@ -115,7 +115,8 @@ class RunnerContext(StartingContext):
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
         self._of_memos: MemoWork | None = None
-        self.trace: tuple[str, str | None] | None = head.get("trace")  # if there are traces
+        trace = head.get("trace")  # if there are traces
+        self.trace = trace and TaskTrace(*trace)
         self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
         self._untold = b""  # a progress that was not sent, since others were just before
@@ -158,14 +159,21 @@ class RunnerContext(StartingContext):
         at = self._wishes.get("start_at")
         return datetime.fromisoformat(at).astimezone(UTC) if at else None
 
+    @cached_property
+    def caller(self) -> CallerTrace | None:
+        """The span of this attempt, if there are traces."""
+        if self.trace is None:
+            return None
+        return self.trace.caller(self.run_id, self.step_slug, self.task_index, self.token)
+
     @property
     def traceparent(self) -> str | None:
-        return self.trace[0] if self.trace else None
+        return self.caller and self.caller.traceparent
 
     @property
     def is_traced(self) -> bool:
-        """Whether spans of the attempt are written."""
-        return self.trace is not None and self.trace[0].endswith("1")
+        """Whether spans of the run are written."""
+        return self.trace is not None and self.trace.is_sampled
 
     def flow_input(self, as_type: Any = None) -> Any:
         if self.undo is not None:
@@ -330,8 +338,7 @@ class RunnerContext(StartingContext):
     def _start_child(self, child: ChildStart) -> str:
         """Start it in the trace of the handler, if there are traces."""
         with starting(child.flow) as trace:
-            of_task = CallerTrace(*self.trace) if self.trace else None
-            traced = child.in_trace(trace or of_task)
+            traced = child.in_trace(trace or self.caller)
             body = self._body_of(traced.as_json(), f"the start of flow {child.flow}")
             return str(self._ask("start", body, runs=[child.run_id]))
 

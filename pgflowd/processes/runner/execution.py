@@ -47,7 +47,8 @@ def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, 
 @contextlib.contextmanager
 def traced(ctx: RunnerContext) -> Iterator[None]:
     """Let the span of the attempt be current, for a handler that uses OpenTelemetry."""
-    token = open_telemetry.attach(*ctx.trace) if ctx.trace else None
+    is_used = ctx.trace is not None and open_telemetry.is_imported()
+    token = open_telemetry.attach(*ctx.caller) if is_used and ctx.caller else None
     try:
         yield
     finally:

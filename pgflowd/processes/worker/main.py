@@ -53,7 +53,7 @@ from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EX
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.spans import attempt_document, part_document
+from pgflowd.core.worker.spans import portion_of
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
@@ -79,6 +79,7 @@ HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
 MAX_CHARS = 1000  # about a bug of ours
+SPANS_S = 0.001  # from a turn to the spans of what it has ended
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -197,6 +198,7 @@ class _Worker:
         keys, map_spans = settings.worker_for(served.name), settings.telemetry.map_spans
         self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
         self._spans = SpanSender(socket_path(control_path(settings)))
+        self._ended: list[actions.SendSpans] = []  # whose spans are to be sent
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -300,12 +302,19 @@ class _Worker:
         self._database.fetch(action, task, self._runners.answer)
 
     def _send_spans(self, action: actions.SendSpans) -> None:
+        """Send them in a moment, so that the next turn and tasks for runners come first."""
+        if not self._ended:
+            self._loop.call_later(SPANS_S, self._send_ended)
+        self._ended.append(action)
+
+    def _send_ended(self) -> None:
         """A repeated report has the same spans; who reads them takes one."""
-        since, flow = time.time() - time.monotonic(), self._served.slug
-        deps, hide = self._session.deps, self._log.without_secrets
-        documents = [attempt_document(each, flow, since, hide) for each in action.attempts]
-        documents += [part_document(each, flow, since, deps, hide) for each in action.parts]
-        self._spans.send(documents)
+        since, deps = time.time() - time.monotonic(), self._session.deps
+        hide = self._log.without_secrets
+        for each in self._ended:
+            portion = portion_of(each.attempts, each.parts, each.traces, since, deps, hide)
+            self._spans.send_portion(self._served.slug, portion)
+        self._ended.clear()
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
         options = self._state.options
@@ -322,6 +331,7 @@ class _Worker:
 
     async def _end(self, code: int) -> int:
         await self._runners.end(END_LIMIT_S)
+        self._send_ended()
         self._channel.flush()
         return code
 

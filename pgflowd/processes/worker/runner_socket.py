@@ -23,7 +23,7 @@ from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.runner_request import is_token, request_of
 from pgflowd.core.worker.runner_result import fault_of, left_behind, recorded_of, report_of
-from pgflowd.core.worker.spans import traceparent_of
+from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
@@ -123,8 +123,8 @@ class RunnerSocket:
         """Give it a task."""
         known, body = task.for_runner()
         head = {"do": "task", **known, "shared": is_shared}
-        if (traceparent := traceparent_of(task, self._map_spans)) and task.trace:
-            head["trace"] = (traceparent, task.trace.state)
+        if trace := trace_for_runner(task, self._map_spans):
+            head["trace"] = trace
         if not self.tasks:
             self._is_task_last, self._request = True, 0
         self.tasks[task.token] = task

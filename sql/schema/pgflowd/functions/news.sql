@@ -11,13 +11,15 @@ create or replace function pgflowd.news(run_ids uuid[])
 returns table (run_id uuid, step_slug text, status text, took_s float8, error text, ended_at float8)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
+declare
+  moment constant timestamptz := pgflowd._moment();
 begin
   return query
     select new.run_id, new.step_slug, new.status,
            case when new.status <> 'started'
-                then extract(epoch from new.at - new.started_at)::float8 end,
+                then date_part('epoch', new.at - new.started_at) end,
            case when new.status in ('failed', 'skipped') then new.error end,
-           case when new.status <> 'started' then extract(epoch from new.at)::float8 end
+           case when new.status <> 'started' then date_part('epoch', new.at) end
       from unnest(news.run_ids) with ordinality as asked (run_id, ord)
      cross join (values (null::text, null::text, null::timestamptz))
                 as missing (error_message, skip_reason, skipped_at)
@@ -35,8 +37,8 @@ begin
                               when 'failed' then run.failed_at end,
               error_message
          from pgflow.runs as run where run.run_id = asked.run_id) as new
-     where new.at in (now(), pgflowd._moment())
-        or new.at > pgflowd._moment()
+     where new.at in (now(), moment)
+        or new.at > moment
            and new.at = case when new.status in ('started', 'skipped') then new.created_at
                              else new.started_at end
      order by asked.ord, new.step_slug is null, new.status = 'started', new.step_slug;

@@ -42,6 +42,12 @@ begin
          case when begun.due_at is not null
               then greatest(0, extract(epoch from _start_attempts.began - begun.due_at)::float8) end,
          case when _start_attempts.with_trace
+                   and (exists (select from pgflowd.runs as ours
+                                 where ours.run_id = begun.run_id offset 0)
+                        or exists (select from pgflowd.attempts as before
+                                    where before.run_id = begun.run_id
+                                      and before.step_slug = begun.step_slug
+                                      and before.task_index = begun.task_index offset 0))
               then pgflowd._trace_of(begun.run_id, begun.step_slug, begun.task_index, opened.token) end
     from begun join opened on opened.msg_id = begun.msg_id;
 end $$;

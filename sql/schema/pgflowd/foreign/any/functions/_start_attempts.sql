@@ -43,6 +43,12 @@ begin
          opened.token, begun.attempt, begun.max_attempts,
          begun.timeout, opened.lease_until, null::float8,
          case when _start_attempts.with_trace
+                   and (exists (select from pgflowd.runs as ours
+                                 where ours.run_id = begun.run_id offset 0)
+                        or exists (select from pgflowd.attempts as before
+                                    where before.run_id = begun.run_id
+                                      and before.step_slug = begun.step_slug
+                                      and before.task_index = begun.task_index offset 0))
               then pgflowd._trace_of(begun.run_id, begun.step_slug, begun.task_index, opened.token) end
     from begun
     join opened on opened.run_id = begun.run_id and opened.step_slug = begun.step_slug
