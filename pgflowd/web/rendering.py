@@ -25,7 +25,7 @@ from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.web.assets import address_of
 from pgflowd.web.navigation import NAVIGATION
-from pgflowd.web.text import as_id, shown, shown_lines, status_word
+from pgflowd.web.text import as_id, iso, shown, shown_lines, status_word
 
 _TEMPLATES = files("pgflowd.web") / "templates"
 
@@ -59,11 +59,6 @@ def render(template: str, **values: Any) -> Rendered:
     defaults: dict[str, Any] = {"look": Look(), "frame": None, "command": [], "back": "/"}
     rendered.html = page.render(keep=rendered.keep, **{**defaults, **values})
     return rendered
-
-
-def iso(at: datetime) -> str:
-    """A moment as `<time datetime>` has it."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(at: datetime) -> str:

@@ -23,7 +23,7 @@ from pgflowd.core.run_graph import graph_of_run, step_words
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.text import cut
 from pgflowd.web.svg_element import Picture, element
-from pgflowd.web.text import as_id, number, status_class, status_word
+from pgflowd.web.text import as_id, iso, number, status_class, status_word
 
 MAX_STEPS = 300  # of a larger graph only a step and its neighbours are shown
 
@@ -265,16 +265,14 @@ def _words(node: Node, look: StepLook, x: float, y: float, width: float) -> Mark
         words.insert(0, word)
     spans = []
     for index, each in enumerate(words):
-        is_time = look.since is not None and each == look.words[0]
+        since = iso(look.since) if look.since and each == look.words[0] else None
         spans.append(
             element(
                 "tspan",
                 cut(each, max(room - sum(map(len, words[:index])) - index, 1)),
                 dx=6 if index else None,
-                class_="ticking" if is_time else None,
-                data_since=look.since.isoformat(timespec="milliseconds")
-                if is_time and look.since
-                else None,
+                datetime=since,
+                data_since=since and "",
             )
         )
     return element("text", *spans, class_="words", x=x, y=y)

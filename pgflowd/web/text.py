@@ -9,6 +9,7 @@ shown as escapes, as in a terminal.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Status, TaskStatus
@@ -31,6 +32,11 @@ def shown_lines(text: str) -> str:
 def number(value: int) -> str:
     """With thousands apart: `61,240`."""
     return f"{value:,}"
+
+
+def iso(at: datetime) -> str:
+    """A moment as `<time datetime>` has it."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def status_word(status: Status) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -52,3 +52,41 @@ class StepTasksPage:
         return plain(
             {"run_id": self.run_id, "step": self.step, "tasks": tasks, "after": self.after}
         )
+
+
+@dataclass(frozen=True)
+class StripCell:
+    """Neighbouring tasks of a map, counted by status."""
+
+    first: int
+    last: int
+    counts: Mapping[TaskStatus, int]
+
+    @property
+    def worst(self) -> TaskStatus | None:
+        """The status that matters most of those that its tasks have; None: it has no tasks."""
+        return next((status for status in _WORST_FIRST if self.counts.get(status)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {str(status): count for status, count in self.counts.items() if count}
+        return {"first": self.first, "last": self.last, "counts": counts}
+
+
+@dataclass(frozen=True)
+class StepStrip:
+    """All tasks of a map, in a few cells."""
+
+    run_id: UUID
+    step: str
+    cells: Sequence[StripCell]
+
+    def to_json(self) -> dict[str, Any]:
+        cells = [cell.to_json() for cell in self.cells]
+        return plain({"run_id": self.run_id, "step": self.step, "cells": cells})
+
+
+_WORST_FIRST = (
+    TaskStatus.FAILED, TaskStatus.QUARANTINED, TaskStatus.LAPSED, TaskStatus.STARTED,
+    TaskStatus.LEASED, TaskStatus.PAUSED, TaskStatus.WAITING, TaskStatus.DELAYED, TaskStatus.READY,
+    TaskStatus.QUEUED, TaskStatus.SKIPPED, TaskStatus.COMPLETED,
+)  # fmt: skip
