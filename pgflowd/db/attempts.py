@@ -40,6 +40,11 @@ def attempts(run_id: UUID) -> Query[list[Attempt]]:
     return Query(_ATTEMPTS, (run_id,), _read_attempts)
 
 
+def task_attempts(run_id: UUID, step: str, task: int, most: int) -> Query[list[Attempt]]:
+    """Return the newest attempts of a task that are kept, the newest first."""
+    return Query(_TASK_ATTEMPTS, (run_id, step, task, most), _read_attempts)
+
+
 def kept_output(
     run_id: UUID, step: str | None, task: int | None, attempt: int | None, most: int
 ) -> Query[list[AttemptOutput]]:
@@ -62,11 +67,16 @@ select step_slug, task_index, token, attempt, max_attempts, outcome, error_type,
        traceback, started_at, ended_at, next_at, printed_lines
   from pgflowd.run_troubles(%s, %s)
 """
-_ATTEMPTS = """
+_ATTEMPT_COLUMNS = """
 select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
        error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress::text,
        printed_lines
-  from pgflowd.attempt_history where run_id = %s order by token
+  from pgflowd.attempt_history
+"""
+_ATTEMPTS = f"{_ATTEMPT_COLUMNS} where run_id = %s order by token"
+_TASK_ATTEMPTS = f"""
+{_ATTEMPT_COLUMNS} where run_id = %s and step_slug = %s and task_index = %s
+ order by attempt desc, token desc limit %s
 """
 
 

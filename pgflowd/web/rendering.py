@@ -13,20 +13,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.documents.error_pages import PageBlock
+from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.statuses import Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import reason
 from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
+from pgflowd.errors import TITLES
 from pgflowd.web.assets import address_of
 from pgflowd.web.navigation import NAVIGATION
-from pgflowd.web.text import as_id, iso, shown, shown_lines, status_word
+from pgflowd.web.pages.step import STATUSES
+from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word
 
+DASH = "\N{EN DASH}"
 _TEMPLATES = files("pgflowd.web") / "templates"
 
 
@@ -80,6 +86,28 @@ def command_line(words: Iterable[str]) -> str:
     return shown(shlex.join(words))
 
 
+def with_page(query: Mapping[str, str], after: str) -> dict[str, str]:
+    """The parameters of the next page."""
+    return {**query, "after": after}
+
+
+def by_kind(blocks: Iterable[PageBlock]) -> list[tuple[str, list[PageBlock]]]:
+    """Blocks that follow each other and are of one kind, together: the items of a list."""
+    return [(kind, list(group)) for kind, group in groupby(blocks, lambda block: block.kind)]
+
+
+def child_status(state: str) -> dict[str, str]:
+    """The sign and colour of a child's state."""
+    mark = child_mark(state)
+    return {"sign": mark.sign, "colour": mark.colour or "plain", "text": shown(state, 40)}
+
+
+def number_of(document: Mapping[str, Any], key: str) -> str:
+    """A number of a document that another version may have written."""
+    value = document.get(key)
+    return f"{value:,.6g}" if is_number(value) else DASH
+
+
 def _source(name: str) -> str:
     return (_TEMPLATES / name).read_text("utf-8")
 
@@ -95,9 +123,11 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
+    by_kind=by_kind, number=number,
 )  # fmt: skip
 _environment.globals.update(
     statuses=tuple(RunStatus), started=Outcome.STARTED,
     asset=address_of, address=address, navigation=NAVIGATION, seconds_between=seconds_between,
-    reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by,
+    reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
+    child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
 )  # fmt: skip

@@ -74,9 +74,9 @@ def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
             known = ", ".join(sorted(chosen.parameters)) or "no parameters"
             text = f"this page has no parameter '{name}'"
             raise PgflowdError(text, code="E506", next=f"it has {known}")
-        if (times := len(given.getlist(name))) > 1:
+        if (times := len(given.getlist(name))) > 1 and name not in chosen.lists:
             raise PgflowdError(f"the parameter '{name}' is given {times} times", code="E506")
-        query.append((name, given[name]))
+        query.append((name, ",".join(given.getlist(name))))
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
     return View(chosen, chosen.path, words, tuple(sorted(query)), root)

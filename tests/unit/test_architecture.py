@@ -50,7 +50,7 @@ BELOW: dict[str, set[str]] = {
         "errors",
         "resources",
     },
-    "web": {"client", "db", "core", "errors"},
+    "web": {"client", "db", "host", "core", "errors"},
     "cli": {
         "client",
         "web",

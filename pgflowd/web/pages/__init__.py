@@ -7,9 +7,24 @@ page, write its function and its template, and add it to `PAGES` of its module.
 
 from __future__ import annotations
 
-from pgflowd.web.pages import overview, run, runs
+from pgflowd.web.pages import (
+    daemons,
+    database,
+    explain,
+    flows,
+    overview,
+    people,
+    run,
+    runs,
+    schedules,
+    step,
+    troubles,
+)
 from pgflowd.web.pages.page import Document, Page, PageRequest
 
 __all__ = ["PAGES", "Document", "Page", "PageRequest"]
 
-PAGES = (*overview.PAGES, *runs.PAGES, *run.PAGES)
+_GROUPS = (
+    overview, runs, run, step, flows, daemons, troubles, people, schedules, database, explain,
+)  # fmt: skip
+PAGES = tuple(page for group in _GROUPS for page in group.PAGES)

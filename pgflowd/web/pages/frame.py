@@ -4,12 +4,27 @@ What every page has around its content: the time, and what the navigation says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pgflowd.db.query import database_time, execute
+from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
+from pgflowd.db.daemons import list_daemons
+from pgflowd.db.query import database_time, execute_together
 from pgflowd.web.pages.page import Connection
+
+MAX_PROBLEMS = 10  # that are shown above each page; the page of daemons has all
+
+
+@dataclass(frozen=True)
+class DaemonProblem:
+    """Something that is wrong with a daemon of some machine."""
+
+    daemon: ListedDaemon
+    text: str
+    code: str | None = None
+    next: str | None = None
+    flow: str | None = None
 
 
 @dataclass(frozen=True)
@@ -17,8 +32,22 @@ class PageFrame:
     """It was read together with the document of the page."""
 
     now: datetime  # by the database's clock
+    problems: Sequence[DaemonProblem] = ()
     counts: Mapping[str, int] = field(default_factory=dict)  # by the path of a page
 
 
 def read_frame(conn: Connection) -> PageFrame:
-    return PageFrame(execute(conn, database_time()))
+    now, daemons = execute_together(conn, [database_time(), list_daemons()])
+    return PageFrame(now, list(problems_of(daemons)))
+
+
+def problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[DaemonProblem]:
+    """What is wrong with daemons; of one that is silent only that, since the rest is old."""
+    alone = is_alone(daemons)
+    for daemon in daemons:
+        if daemon.is_silent:
+            yield DaemonProblem(daemon, silence(daemon, is_alone=alone))
+            continue
+        for one in daemon.problems:
+            texts = {name: str(one[name]) for name in ("code", "next", "flow") if one.get(name)}
+            yield DaemonProblem(daemon, str(one.get("text") or ""), **texts)

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
 import psycopg
 
 from pgflowd.core.settings.values import parse_duration
+from pgflowd.core.wishes import NEVER, Moment
 from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
 WithRows = Callable[[Connection, Any, Collection[str]], tuple["Document", Collection[str]]]
+MAX_AGO_S = 36_500 * 86_400.0  # no run is older
 
 
 class Document(Protocol):
@@ -60,6 +63,26 @@ class PageRequest:
         except ValueError:
             raise refused(name, text, "a duration such as 1h30m or 7d") from None
 
+    def moment(self, name: str) -> Moment:
+        """A parameter that is a moment, or how long ago: `2026-12-31T08:00Z` or `7d`."""
+        if (text := self.word(name)) is None:
+            return NEVER
+        if "-" in text:
+            try:
+                at = datetime.fromisoformat(text)
+            except (ValueError, OverflowError):
+                raise refused(name, text, "a moment such as 2026-12-31T08:00Z, or 7d") from None
+            return Moment(at if at.tzinfo else at.replace(tzinfo=UTC))
+        return Moment(in_s=-min(self.duration_s(name) or 0.0, MAX_AGO_S))
+
+    def some_of(self, name: str, known: Sequence[str]) -> list[str]:
+        """A parameter that is some of these words, with a comma between them."""
+        words = [word for word in (self.word(name) or "").split(",") if word]
+        for word in words:
+            if word not in known:
+                raise refused(name, word, ", ".join(known))
+        return words
+
     def one_of(self, name: str, known: Sequence[str]) -> str | None:
         """A parameter that is one of some words."""
         text = self.word(name)
@@ -83,6 +106,7 @@ class Page:
     read: Callable[[PageRequest], Document]
     command: Callable[[PageRequest], Sequence[str]]  # which prints the same
     parameters: frozenset[str] = frozenset()  # that its address may have
+    lists: frozenset[str] = frozenset()  # of these, those that may be given several times
     views: Mapping[str, Page] = field(default_factory=dict)  # by the parameter `view`
     # of a list: its document with rows that tabs show and it has no more, and which these are; rows
     # are told by the ids of their fragments

@@ -196,4 +196,4 @@ _VIEWS: Mapping[str, Page] = {
     "values": Page(_PATH, "run_values.html", run_values, _command("show", "--output"), _VIEW),
 }
 
-PAGES = (Page(_PATH, "run.html", run_page, _command("show", "--tree"), _VIEW, _VIEWS),)
+PAGES = (Page(_PATH, "run.html", run_page, _command("show", "--tree"), _VIEW, views=_VIEWS),)

@@ -9,50 +9,73 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.documents.runs import ListedRun
+from pgflowd.core.documents.run_list import PageKey, RunPage
 from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.wishes import labels_json
 from pgflowd.db.lookup import flow_slugs
-from pgflowd.db.query import execute
-from pgflowd.db.run_search import runs_by_id
-from pgflowd.db.runs import list_runs
+from pgflowd.db.query import execute, execute_together
+from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
 from pgflowd.web.pages.page import Connection, Page, PageRequest, refused
 
 LISTED = 50
 STATUSES = tuple(map(str, RunStatus))
 _ROW = "run-"  # begins the id of a row's fragment
-SINCE = ("1h", "24h", "7d", "30d")  # that the form offers; the address may have any
+MAX_TEXT_CHARS = 200  # of what is searched for
+_FILTER = ("flow", "status", "label", "since", "until", "text")
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Some runs, the newest first; and what the form offers."""
+    """A page of the list of runs; and what the form offers."""
 
-    runs: Sequence[ListedRun]
-    flows: Sequence[str] = ()
+    page: RunPage
+    flows: Sequence[str]
+    wanted: RunFilter
 
     def to_json(self) -> dict[str, Any]:
-        return versioned({"runs": [run.to_json() for run in self.runs]})
+        return versioned(self.page.to_json())
 
 
 def run_list(request: PageRequest) -> Runs:
-    """The newest runs that the address asks for."""
-    flow, status = request.word("flow"), request.one_of("status", STATUSES)
-    labels, since_s = _labels(request), request.duration_s("since")
-    statuses = [status] if status else []
-    query = list_runs(flow, statuses, since_s, LISTED, labels_json(labels))
-    found, flows = execute(request.conn, query), flow_slugs(request.conn)
-    if flow and not found and flow not in flows:
-        raise unknown_flow(flow, flows)
-    return Runs(found, flows)
+    """A page of the runs that the address asks for; the first one with their number."""
+    wanted, after = filter_of(request), _after(request)
+    flows = flow_slugs(request.conn)
+    if wanted.flow and wanted.flow not in flows:
+        raise unknown_flow(wanted.flow, flows)
+    search = search_runs(wanted, LISTED, after)
+    if after is not None or wanted.is_empty:
+        return Runs(execute(request.conn, search), flows, wanted)
+    page, count = execute_together(request.conn, [search, count_runs(wanted)])
+    return Runs(replace(page, count=count), flows, wanted)
+
+
+def filter_of(request: PageRequest) -> RunFilter:
+    """The filter that an address has."""
+    return RunFilter(
+        flow=request.word("flow"),
+        statuses=request.some_of("status", STATUSES),
+        since=request.moment("since"),
+        until=request.moment("until"),
+        labels=_labels(request),
+        text=(request.word("text") or "")[:MAX_TEXT_CHARS],
+    )
+
+
+def _after(request: PageRequest) -> PageKey | None:
+    if (text := request.word("after")) is None:
+        return None
+    try:
+        return PageKey.read(text)
+    except ValueError:
+        raise refused("after", text, "the `next` of the page before") from None
 
 
 def with_rows(
     conn: Connection, document: Runs, shown: Collection[str]
 ) -> tuple[Runs, Collection[str]]:
     """The list with other runs that somebody sees, since they do not fit its filter any more."""
-    here, others = {run.run_id for run in document.runs}, set()
+    here, others = {run.run_id for run in document.page.runs}, set()
     for row in shown:
         with suppress(ValueError):
             others.add(UUID(row.removeprefix(_ROW)))
@@ -60,7 +83,7 @@ def with_rows(
     if not others:
         return document, ()
     found = execute(conn, runs_by_id(sorted(others)))
-    more = replace(document, runs=[*document.runs, *found])
+    more = replace(document, page=replace(document.page, runs=[*document.page.runs, *found]))
     return more, [f"{_ROW}{run.run_id}" for run in found]
 
 
@@ -75,19 +98,15 @@ def _labels(request: PageRequest) -> dict[str, str]:
 
 def _command(request: PageRequest) -> list[str]:
     words = ["pgflowd", "runs", "list"]
-    for name in ("flow", "status", "label", "since"):
-        if value := request.word(name):
-            words += [f"--{name}", value]
+    for name in (*_FILTER, "after"):
+        values = (request.word(name) or "").split(",") if name == "status" else [request.word(name)]
+        words += [word for value in values if value for word in (f"--{name}", value)]
     return words
 
 
 PAGES = (
     Page(
-        "/runs",
-        "runs.html",
-        run_list,
-        _command,
-        frozenset({"flow", "status", "label", "since"}),
-        with_rows=with_rows,
+        "/runs", "runs.html", run_list, _command, frozenset({*_FILTER, "after"}),
+        lists=frozenset({"status"}), with_rows=with_rows,
     ),
-)
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""What the codes of errors and warnings mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.error_pages import ErrorPage, found_in, group_of, nearest_codes
+from pgflowd.errors import TITLES, PgflowdError
+from pgflowd.host.error_pages import read, texts
+from pgflowd.web.pages.page import Page, PageRequest
+
+MAX_WORDS_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The codes whose pages have some words, or all."""
+
+    codes: Sequence[str]
+
+    @property
+    def groups(self) -> dict[str, list[tuple[str, str]]]:
+        """Code and title of each, by what they are about."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for code in self.codes:
+            groups.setdefault(group_of(code), []).append((code, TITLES[code]))
+        return groups
+
+    def to_json(self) -> dict[str, Any]:
+        found = [{"code": each, "title": TITLES[each], "group": group_of(each)}
+                 for each in self.codes]  # fmt: skip
+        return versioned({"codes": found})
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The page of a code."""
+
+    page: ErrorPage
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned(self.page.to_json())
+
+
+def codes(request: PageRequest) -> Codes:
+    words = (request.word("words") or "")[:MAX_WORDS_CHARS]
+    return Codes(found_in(texts(), words) if words else list(TITLES))
+
+
+def explained(request: PageRequest) -> Explained:
+    code = request.path["code"].upper()
+    if code not in TITLES:
+        near = nearest_codes(code)
+        listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
+        remedy = f"the nearest are {listed}" if near else "the page /explain lists all codes"
+        raise PgflowdError(f"there is no code {code[:60]}", code="E507", next=remedy)
+    return Explained(read(code))
+
+
+def _codes_command(request: PageRequest) -> list[str]:
+    return ["pgflowd", "explain", *(request.word("words") or "").split()]
+
+
+PAGES = (
+    Page("/explain", "codes.html", codes, _codes_command, frozenset({"words"})),
+    Page(
+        "/explain/{code}", "explain.html", explained,
+        lambda request: ["pgflowd", "explain", request.path["code"].upper()],
+    ),
+)  # fmt: skip

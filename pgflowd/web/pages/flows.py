@@ -1,0 +1,130 @@
+"""The flows, and each of them: its graph, options, statistics, versions, schedules and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgflowd.core.definition.option_values import OptionValues
+from pgflowd.core.definition.options import FOLLOWING, Column, option_cells
+from pgflowd.core.definition.plan import StepPlan, plan_of
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps, unserved_needs
+from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.documents.statistics import FlowStats, StepStats, stats_of
+from pgflowd.core.graph import Graph, graph_of
+from pgflowd.core.lookup import unknown_flow
+from pgflowd.db.flows import flow_shape, list_flows, worker_caps
+from pgflowd.db.limits import list_limits
+from pgflowd.db.option_values import option_values
+from pgflowd.db.query import execute, execute_together
+from pgflowd.db.schedules import list_schedules
+from pgflowd.db.statistics import flow_stats, flow_work
+from pgflowd.db.versions import Version, versions_of
+from pgflowd.web.pages.page import Page, PageRequest
+
+TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}
+MAX_LIMITS = 20
+_IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
+
+
+@dataclass(frozen=True)
+class Flows:
+    """The flows, and what they have to do."""
+
+    flows: Sequence[ListedFlow]
+
+    @property
+    def shown(self) -> list[ListedFlow]:
+        """Those that undo runs of others are shown if they have work."""
+        return [flow for flow in self.flows if not flow.undoes or flow.active_runs]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"flows": [flow.to_json(None) for flow in self.flows]})
+
+
+@dataclass(frozen=True)
+class ShownFlow:
+    """A flow, and all that is known of it."""
+
+    flow: ListedFlow
+    shape: Mapping[str, Any]
+    caps: Sequence[WorkerCaps]
+    versions: Sequence[Version]
+    schedules: Sequence[ListedSchedule]
+    limits: Sequence[ListedLimit]
+    tuned: Sequence[OptionValues]  # options that somebody has changed in the database
+    stats: FlowStats | None
+    since: str
+
+    @property
+    def graph(self) -> Graph:
+        return graph_of(self.shape)
+
+    @property
+    def steps(self) -> Sequence[StepPlan]:
+        return list(plan_of(self.shape).steps.values())
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the table of options: those that some step uses."""
+        cells = [self.cells(step) for step in self.steps]
+        return [one for one in Column if one not in _IF_USED or any(each[one] for each in cells)]
+
+    def cells(self, step: StepPlan) -> Mapping[Column, str]:
+        return option_cells(step.options)
+
+    def stats_of(self, step: StepPlan) -> StepStats | None:
+        found = self.stats.steps if self.stats else []
+        return next((each for each in found if each.step_slug == step.slug), None)
+
+    @property
+    def missing(self) -> list[str]:
+        """What steps need and no living worker has."""
+        return unserved_needs(self.steps, self.caps)
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({
+            **self.flow.to_json(None),
+            "shape": dict(self.shape),
+            "caps": [worker.to_json() for worker in self.caps],
+            "versions": [version.to_json() for version in self.versions],
+            "schedules": [each.to_json() for each in self.schedules],
+        })  # fmt: skip
+
+
+def flow_list(request: PageRequest) -> Flows:
+    """All flows; of those with versions the current one."""
+    flows = execute(request.conn, list_flows())
+    return Flows(flows)
+
+
+def flow_page(request: PageRequest) -> ShownFlow:
+    """A flow by its name, or one of its versions."""
+    name, conn = request.path["flow"], request.conn
+    since = request.one_of("since", list(TIMES)) or "24h"
+    rows = execute(conn, list_flows(with_old=True))
+    named = [row for row in rows if name in (row.name, row.flow_slug)]
+    if not named:
+        raise unknown_flow(name, [row.flow_slug for row in rows])
+    flow = next((row for row in named if row.name == name), named[0])
+    slug, since_s = flow.flow_slug, TIMES[since]
+    queries: list[Any] = [
+        flow_shape(slug), worker_caps(slug), versions_of(name), list_schedules(name),
+        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
+    ]  # fmt: skip
+    shape, caps, versions, schedules, limits, works, found = execute_together(conn, queries)
+    shape = shape or {"steps": []}
+    tuned = [each for each in execute(conn, option_values(slug, shape)) if each.is_tuned]
+    stats = next(iter(stats_of(works, found, since_s)), None)
+    return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since)
+
+
+PAGES = (
+    Page("/flows", "flows.html", flow_list, lambda _: ["pgflowd", "flows", "list"]),
+    Page(
+        "/flows/{flow}", "flow.html", flow_page,
+        lambda request: ["pgflowd", "flows", "show", request.path["flow"]], frozenset({"since"}),
+    ),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""What waits for people, the signals that were sent, and what people did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.history import PersonAction
+from pgflowd.core.documents.waits import QUARANTINED, ListedSignal, OpenTask
+from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.waiting import WaitKind
+from pgflowd.db.history import list_actions
+from pgflowd.db.lookup import find_run
+from pgflowd.db.query import database_time, execute, execute_together
+from pgflowd.db.signals import list_signals
+from pgflowd.db.waits import list_tasks
+from pgflowd.web.pages.page import Page, PageRequest
+
+MAX_WAITS = 200
+MAX_SIGNALS = 20
+MAX_ACTIONS = 100
+_FOR_PEOPLE = (WaitKind.SIGNAL, WaitKind.NEED, QUARANTINED)
+
+
+@dataclass(frozen=True)
+class ShownInbox:
+    """Tasks that wait, the oldest first, and the newest signals."""
+
+    tasks: Sequence[OpenTask]
+    signals: Sequence[ListedSignal]
+
+    @property
+    def shown(self) -> list[OpenTask]:
+        """Those that wait for somebody: an approval, a signal, a need, or a decision."""
+        return [task for task in self.tasks if task.kind in _FOR_PEOPLE]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"tasks": [task.to_json() for task in self.shown]})
+
+
+@dataclass(frozen=True)
+class Signals:
+    """The newest signals."""
+
+    signals: Sequence[ListedSignal]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"signals": [each.to_json() for each in self.signals]})
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What people and clients did, the newest first."""
+
+    actions: Sequence[PersonAction]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"actions": [action.to_json() for action in self.actions]})
+
+
+def inbox(request: PageRequest) -> ShownInbox:
+    statuses = [TaskStatus.WAITING, TaskStatus.QUARANTINED]
+    queries: list[Any] = [
+        list_tasks(statuses=statuses, most=MAX_WAITS), list_signals(most=MAX_SIGNALS)
+    ]  # fmt: skip
+    return ShownInbox(*execute_together(request.conn, queries))
+
+
+def signals(request: PageRequest) -> Signals:
+    run = request.word("run")
+    run_id = None if run is None else find_run(request.conn, run)
+    found = execute(request.conn, list_signals(run_id, most=MAX_ACTIONS))
+    return Signals(found)
+
+
+def actions(request: PageRequest) -> Actions:
+    """What was done: to a run, by somebody, within a time."""
+    run, since_s = request.word("run"), request.duration_s("since")
+    run_id = None if run is None else find_run(request.conn, run)
+    first = None
+    if since_s is not None:
+        first = execute(request.conn, database_time()) - timedelta(seconds=since_s)
+    query = list_actions(run_id, first, request.word("actor"), MAX_ACTIONS)
+    found = execute(request.conn, query)
+    return Actions(found)
+
+
+def _actions_command(request: PageRequest) -> list[str]:
+    words = ["pgflowd", "log", "--actions"]
+    for name in ("run", "actor", "since"):
+        words += [f"--{name}", value] if (value := request.word(name)) else []
+    return [*words, "-n", str(MAX_ACTIONS)]
+
+
+def _signals_command(request: PageRequest) -> list[str]:
+    run = request.word("run")
+    return ["pgflowd", "signals", "list", *(["--run", run] if run else [])]
+
+
+PAGES = (
+    Page(
+        "/inbox", "inbox.html", inbox,
+        lambda _: ["pgflowd", "tasks", "list", "--status", "waiting"],
+    ),
+    Page("/signals", "signals.html", signals, _signals_command, frozenset({"run"})),
+    Page(
+        "/actions", "actions.html", actions, _actions_command, frozenset({"run", "actor", "since"})
+    ),
+)  # fmt: skip

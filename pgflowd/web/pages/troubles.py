@@ -1,0 +1,69 @@
+"""Tasks that need somebody: stalled ones, and those that failed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.flows import StalledTask
+from pgflowd.core.documents.history import DeadLetter
+from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.settings.sections import RecoverySettings
+from pgflowd.db.history import dead_letters
+from pgflowd.db.lookup import flow_slugs
+from pgflowd.db.query import execute
+from pgflowd.db.stalled import stalled_tasks
+from pgflowd.web.pages.page import Page, PageRequest
+
+LISTED = 50
+STALE_S = RecoverySettings().stale_threshold_s
+
+
+@dataclass(frozen=True)
+class StalledTasks:
+    """The stalled tasks, the oldest first."""
+
+    tasks: Sequence[StalledTask]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"tasks": [task.to_json() for task in self.tasks]})
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The tasks that failed for good, those of the newest runs first."""
+
+    tasks: Sequence[DeadLetter]
+    flows: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({"tasks": [task.to_json() for task in self.tasks]})
+
+
+def stalled_list(request: PageRequest) -> StalledTasks:
+    tasks = execute(request.conn, stalled_tasks(STALE_S))
+    return StalledTasks(tasks)
+
+
+def dead_list(request: PageRequest) -> DeadLetters:
+    flow, flows = request.word("flow"), flow_slugs(request.conn)
+    if flow and flow not in flows:
+        raise unknown_flow(flow, flows)
+    query = dead_letters(flow, request.duration_s("since"), LISTED)
+    tasks = execute(request.conn, query)
+    return DeadLetters(tasks, flows)
+
+
+def _dead_command(request: PageRequest) -> list[str]:
+    words = ["pgflowd", "dead", "list"]
+    for name in ("flow", "since"):
+        words += [f"--{name}", value] if (value := request.word(name)) else []
+    return words
+
+
+PAGES = (
+    Page("/stalled", "stalled.html", stalled_list, lambda _: ["pgflowd", "stalled", "list"]),
+    Page("/dead", "dead.html", dead_list, _dead_command, frozenset({"flow", "since"})),
+)
