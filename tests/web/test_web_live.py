@@ -19,7 +19,7 @@ def test_a_stream_sends_all_fragments_and_then_those_that_change(web, shop):
             shop.complete(task, 1)
         second = next(events)
 
-    assert "started" in first.data
+    assert "running" in first.data
     assert second.data.startswith(f"run-{run}\n")
     assert "completed" in second.data
     assert second.id.split(".")[0] == first.id.split(".")[0]
