@@ -30,8 +30,8 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
 
 Several mistakes at once are `Problem` values; `ConfigError` and `FlowError` carry a list of
 them. `TITLES` is the registry of codes: a code is never used again for something else, and each
-has a test that provokes it. `Fail` and `RetryAfter`, which users raise in handlers, are in
-`flow.py`, because they are requests and not errors of pgflowd.
+has a page in docs/errors and a test that provokes it. `Fail` and `RetryAfter`, which users raise in
+handlers, are in `flow.py`, because they are requests and not errors of pgflowd.
 """
 
 from __future__ import annotations

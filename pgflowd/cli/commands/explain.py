@@ -36,7 +36,7 @@ class CodeParam(ParamType):
         ]
 
 
-class NoSuchCode(click.ClickException):
+class NothingFound(click.ClickException):
     exit_code = ExitCode.NOT_FOUND
 
 
@@ -60,21 +60,16 @@ def explain(app: App, code: tuple[str, ...]) -> None:
         else:
             app.print("\n".join(page_lines(page, app.out)))
         return
+    if near := nearest_codes(words):
+        listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
+        raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
     codes = found_in(texts(), words) if words else list(TITLES)
     if not codes:
-        raise _unknown(words)
+        shown = one_line(words, 60)
+        raise NothingFound(f"no page has '{shown}'; `pgflowd explain` lists all codes")
     if app.json:
-        listed = [{"code": each, "title": TITLES[each], "group": group_of(each)} for each in codes]
-        app.print_document(codes=listed)
+        found = [{"code": each, "title": TITLES[each], "group": group_of(each)} for each in codes]
+        app.print_document(codes=found)
         return
     app.print("\n".join(code_lines(codes, app.out)))
     app.note("`pgflowd explain CODE` says more about one of them")
-
-
-def _unknown(words: str) -> NoSuchCode:
-    shown = one_line(words, 60)
-    near = nearest_codes(words)
-    if not near:
-        return NoSuchCode(f"no page has '{shown}'; `pgflowd explain` lists all codes")
-    listed = [f"{code} ({TITLES[code]})" for code in near]
-    return NoSuchCode(f"there is no code '{shown}'; the nearest are {', '.join(listed)}")

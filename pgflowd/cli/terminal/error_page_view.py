@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 from pgflowd.cli.terminal.screen import Screen
 from pgflowd.core.documents.error_pages import (
@@ -30,7 +29,10 @@ def page_lines(page: ErrorPage, screen: Screen) -> Iterator[str]:
 
 def code_lines(codes: Iterable[str], screen: Screen) -> Iterator[str]:
     """Codes with their titles, below what they are about."""
-    for number, (group, members) in enumerate(groupby(codes, group_of)):
+    groups: dict[str, list[str]] = {}
+    for code in codes:
+        groups.setdefault(group_of(code), []).append(code)
+    for number, (group, members) in enumerate(groups.items()):
         if number:
             yield ""
         yield screen.paint(group, None, bold=True)
@@ -68,4 +70,4 @@ def _block_lines(block: PageBlock, screen: Screen) -> Iterator[str]:
         case BlockKind.PRINTED:
             for line in block.text.splitlines():
                 pad = 4 + len(line) - len(line.lstrip())
-                yield from screen.wrapped(line.lstrip(), head=" " * pad, indent=pad + 2, whole=True)
+                yield from screen.wrapped(line.lstrip(), head=" " * pad, indent=pad, whole=True)

@@ -1,0 +1,115 @@
+"""`pgflowd explain`: the page of a code, lists of codes, and the remark that names the command."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from support.shop import on_a_terminal
+
+from pgflowd.cli.commands.explain import CodeParam, explain
+from pgflowd.cli.terminal.error_page_view import page_lines
+from pgflowd.cli.terminal.screen import Screen, text_width
+from pgflowd.core.documents.error_pages import BlockKind, nearest_codes, page_of
+from pgflowd.errors import GROUPS, TITLES
+from pgflowd.host.error_pages import read
+
+
+def test_a_code_is_explained_however_it_is_written(pgflowd):
+    shown, same = pgflowd("explain", "E210"), pgflowd("explain", "e210")
+
+    assert shown == same and (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("E210  a flow module cannot be imported\n")
+    assert "\n    $ pgflowd check --offline\n" in shown.out
+    assert "\n  E211  a flow module takes too long to import\n" in shown.out
+
+
+def test_without_a_code_all_are_listed_by_groups(pgflowd):
+    listed = pgflowd("explain")
+
+    assert re.findall(r"^  ([EW]\d+)  ", listed.out, re.MULTILINE) == list(TITLES)
+    assert set(GROUPS.values()) <= set(listed.out.splitlines())
+    assert "explain CODE" in listed.err
+
+
+def test_words_are_sought_in_the_pages_and_a_title_comes_first(pgflowd):
+    found = pgflowd("explain", "Is", "PAUSED", "--json").json["codes"]
+    nothing = pgflowd("explain", "zebra crossing")
+
+    assert found[0] == {"code": "W330", "title": "a flow is paused", "group": "the database"}
+    assert nothing.code == 4 and "no page has 'zebra crossing'" in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [("E299", "E209"), ("310", "E310"), ("E120", "E102"), ("E2100", "E210"), ("w210", "E210")],
+)
+def test_of_an_unknown_code_the_nearest_are_named(word, nearest, pgflowd):
+    ended = pgflowd("explain", word)
+
+    assert nearest in nearest_codes(word)
+    assert ended.code == 4
+    assert f"there is no code '{word}'; the nearest are" in ended.err
+    assert f"{nearest} ({TITLES[nearest]})" in ended.err
+
+
+def test_the_document_has_the_parts_of_the_page(pgflowd):
+    page = pgflowd("explain", "E306", "--json").json
+
+    assert [section["title"] for section in page["sections"]] == [None, "Example", "What to do"]
+    example = page["sections"][1]["blocks"]
+    assert [(block["kind"], block["language"]) for block in example] == [
+        ("code", "python"), ("code", "python"), ("code", "console"), ("printed", None),
+    ]  # fmt: skip
+    assert page["related"][0] == "W322"
+    assert page["pages"] == ["docs/changing-flows.md"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_of_every_page_only_code_is_wider_than_the_terminal(width):
+    for code in TITLES:
+        page = read(code)
+        blocks = [block for section in page.sections for block in section.blocks]
+        written = [block.text for block in blocks if block.kind is BlockKind.CODE]
+        long = {line.strip() for text in written for line in text.splitlines()}
+        for line in page_lines(page, Screen(False, True, width)):
+            is_word = " " not in line.strip()
+            assert text_width(line) <= width or is_word or line.strip() in long, (code, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("# E210: another title\n", "does not begin with its title"),
+        ("a link [x](y.md)\n", "links stand below"),
+        ("| a | table |\n", "links stand below"),
+        ("```toml\na = 1\n", "does not end"),
+        ("```\na\n```\n", "no language"),
+    ],
+)
+def test_a_page_that_would_be_shown_wrongly_is_refused(text, why):
+    title = "" if text.startswith("#") else f"# E210: {TITLES['E210']}\n\n"
+
+    with pytest.raises(ValueError, match=why):
+        page_of("E210", f"{title}{text}")
+
+
+def test_codes_are_completed():
+    ctx = click.Context(explain)
+    suggested = CodeParam().shell_complete(ctx, explain.params[0], "w31")
+
+    assert [item.value for item in suggested] == [code for code in TITLES if code[:3] == "W31"]
+    assert suggested[0].help == TITLES[suggested[0].value]
+
+
+def test_on_a_terminal_errors_name_the_command_that_says_more(elsewhere):
+    (elsewhere / "pgflowd.toml").write_text("[worker]\nbatch_size = 0\nx = 1\n")
+
+    one = on_a_terminal("runs", "list", "--config", "no.toml", columns=80)
+    many = on_a_terminal("runs", "list", columns=80)
+    quiet = on_a_terminal("runs", "list", "-q", columns=80)
+
+    assert "`pgflowd explain E101` says more" in one
+    assert "`pgflowd explain CODE` says more" in many
+    assert "E102" in quiet and "says more" not in quiet
