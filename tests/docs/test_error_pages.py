@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.error_examples import (
@@ -23,6 +25,7 @@ from support.error_examples import (
 from pgflowd.cli.main import run
 from pgflowd.errors import TITLES
 from pgflowd.host.error_pages import read
+from pgflowd.testing import run_flow
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "errors"
@@ -68,6 +71,18 @@ def test_an_example_prints_what_its_page_shows(
     output = "".join(capsys.readouterr()).replace(f"{tmp_path}/", "")
     assert example.code in example.printed
     assert is_shown(example.printed, output), output
+
+
+@pytest.mark.parametrize("code", ["E403", "E405", "E418", "E426", "E427", "E430"])
+def test_a_handler_of_a_page_fails_with_what_its_page_shows(code: str) -> None:
+    example, module = example_of(read(code)), ModuleType(f"flows_of_{code}")
+    sys.modules[module.__name__] = module  # where annotations look for their names
+    exec(example.files["flows.py"], vars(module))
+
+    run = run_flow(module.flow, {})
+
+    (failed,) = [step for step in run.steps.values() if step.error]
+    assert is_shown(example.printed, str(failed.error)), failed.error
 
 
 @pytest.mark.parametrize("code", sorted(set(TITLES) - {each.code for each in EXAMPLES}))
