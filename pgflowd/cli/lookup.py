@@ -1,5 +1,5 @@
 """
-Finds the runs, flows and tasks that the words of a command name.
+Finds the runs, flows, tasks, daemons and workers that the words of a command name.
 
 RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`.
 """
@@ -7,7 +7,7 @@ RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,6 +19,8 @@ from pgflowd.core.documents.flows import TaskKey
 
 if TYPE_CHECKING:
     import psycopg
+
+    from pgflowd.core.documents.daemons import ListedDaemon
 
 _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 
@@ -64,10 +66,28 @@ def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     return stored.flow_slugs(conn)
 
 
+def find_daemon(daemons: Sequence[ListedDaemon], text: str) -> ListedDaemon:
+    """The daemon that a word names."""
+    with _as_usage():
+        return lookup.find_daemon(daemons, text)
+
+
+def check_worker_word(text: str) -> None:
+    """Raise UsageError for a word that cannot name a worker."""
+    with _as_usage():
+        lookup.check_worker_word(text)
+
+
+def find_worker(read: Callable[[], Sequence[ListedDaemon]], text: str) -> UUID:
+    """The id of the worker that a word names. A whole id is not looked up."""
+    with _as_usage():
+        return lookup.run_id_of(text) or lookup.find_worker(read(), text)
+
+
 @contextmanager
 def _as_usage() -> Iterator[None]:
     """A word that names no run is a fault of the command line."""
     try:
         yield
-    except lookup.UnclearRun as error:
+    except lookup.UnclearWord as error:
         raise click.UsageError(error.text) from error

@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("stop", "commands.stop", "Stop the daemon; --now gives running tasks less time."),
     Entry("reload", "commands.stop", "Reload config and flows."),
     Entry("wake", "commands.wake", "Start the worker of a sleeping flow."),
+    Entry("daemons", "commands.daemons", "List the daemons of all machines, restart a worker."),
     Entry("new", "local.new", "Create a project: a flow, its tests, a config."),
     Entry("dev", "local.dev", "Serve a project while you change it."),
     Entry("demo", "local.demo", "Run example flows on a database of their own."),

@@ -18,7 +18,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from pgflowd.cli.connect import suggestions
-from pgflowd.cli.lookup import check_run_word, check_task_word, find_run, flow_slugs
+from pgflowd.cli.lookup import (
+    check_run_word,
+    check_task_word,
+    check_worker_word,
+    find_run,
+    flow_slugs,
+)
 from pgflowd.core.definition.limit import MAX_SLOTS
 from pgflowd.core.definition.option_values import TUNABLE
 from pgflowd.core.definition.options import OptionKind
@@ -247,6 +253,25 @@ def _schedules(conn: psycopg.Connection[Any]) -> list[str]:
     return [f"{each.name} {each.when}" for each in execute(conn, list_schedules())]
 
 
+def _daemons(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.daemons import list_daemons
+    from pgflowd.db.query import execute
+
+    return [f"{each.place} {each.state}" for each in execute(conn, list_daemons())]
+
+
+def _workers(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.daemons import list_daemons
+    from pgflowd.db.query import execute
+
+    return [
+        f"{short_id(worker)} {flow.get('slug')} of {each.place}"
+        for each in execute(conn, list_daemons())
+        for flow in each.flows
+        if (worker := flow.get("worker_id"))
+    ]
+
+
 def _waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
     from pgflowd.db.waits import list_tasks
@@ -316,6 +341,8 @@ class OptionValueParam(ParamType):
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
 SCHEDULE = WordParam("name", _schedules)
+DAEMON = WordParam("daemon", _daemons)
+WORKER = WordParam("worker id", _workers, check_worker_word)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
 APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_approval else None)
 SIGNAL_NAME = WaitedParam("name", lambda task: task.name)

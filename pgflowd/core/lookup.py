@@ -1,13 +1,15 @@
 """
-The words that name runs, and the errors about names that nothing has, with the nearest known one.
+The words that name runs, daemons and workers, and the errors about names that nothing has, with the
+nearest known one.
 
-RUN is an id, its last digits, or `@last`.
+RUN is an id, its last digits, or `@last`. DAEMON is NAME@HOST, one of both, an id, or its
+last digits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,21 +18,22 @@ from pgflowd.core.text import short_id
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 
 if TYPE_CHECKING:
+    from pgflowd.core.documents.daemons import ListedDaemon
     from pgflowd.core.documents.runs import RunWithStates
 
 LAST = "@last"
 _DIGITS = re.compile(r"[0-9a-f-]{1,36}")
 
 
-class UnclearRun(PgflowdError):
-    """A word that cannot name a run, or that fits several."""
+class UnclearWord(PgflowdError):
+    """A word that cannot name anything, or that fits several things."""
 
 
 def check_run_word(text: str) -> None:
-    """Raise UnclearRun for a word that cannot name a run."""
+    """Raise UnclearWord for a word that cannot name a run."""
     if not (run_id_of(text) or text == LAST or _DIGITS.fullmatch(digits_of(text))):
         problem = f"'{text}' is not a run: give an id, its last digits, or {LAST}"
-        raise UnclearRun(problem, code="E506")
+        raise UnclearWord(problem, code="E506")
 
 
 def run_id_of(text: str) -> UUID | None:
@@ -67,3 +70,43 @@ def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
     close = nearest(name, known)
     remedy = f"did you mean '{close}'?" if close else "see `pgflowd schedules list`"
     return NotFound(f"there is no schedule '{name}'", next=remedy)
+
+
+def find_daemon(daemons: Sequence[ListedDaemon], text: str) -> ListedDaemon:
+    """The daemon that a word names; of several the one that is not silent."""
+    digits = digits_of(text)
+    found = [
+        each
+        for each in daemons
+        if text in (each.place, each.name, each.host)
+        or (_DIGITS.fullmatch(digits) and str(each.daemon_id).endswith(digits))
+    ]
+    if not found:
+        known = [name for each in daemons for name in (each.place, each.name, each.host)]
+        remedy = did_you_mean(text, known) or "see `pgflowd daemons list -v`"
+        raise NotFound(f"there is no daemon '{text}'", next=remedy)
+    living = [each for each in found if not each.is_silent]
+    chosen = living or found
+    if len(chosen) > 1:
+        listed = ", ".join(f"{each.place} {each.daemon_id}" for each in chosen)
+        raise UnclearWord(f"'{text}' fits more than one daemon: {listed}", code="E506")
+    return chosen[0]
+
+
+def check_worker_word(text: str) -> None:
+    """Raise UnclearWord for a word that cannot name a worker."""
+    if not (run_id_of(text) or _DIGITS.fullmatch(digits_of(text))):
+        raise UnclearWord(f"'{text}' is not a worker: give an id, or its last digits", code="E506")
+
+
+def find_worker(daemons: Sequence[ListedDaemon], text: str) -> UUID:
+    """The id of the worker of a daemon that ends with these digits."""
+    ids = [str(flow.get("worker_id") or "") for each in daemons for flow in each.flows]
+    found = sorted({one for one in ids if one.endswith(digits_of(text)) and run_id_of(one)})
+    if not found:
+        remedy = "see `pgflowd daemons list -v`"
+        raise NotFound(f"no daemon has told of a worker {text}", next=remedy)
+    if len(found) > 1:
+        problem = f"'{text}' fits more than one worker: {', '.join(found)}; give more digits"
+        raise UnclearWord(problem, code="E506")
+    return UUID(found[0])

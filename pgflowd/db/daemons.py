@@ -10,6 +10,7 @@ from pgflowd.core.json import decode
 from pgflowd.core.statuses import DaemonState
 from pgflowd.db.query import Query, Rows, only
 
+REPEATED = "repeated"  # the answer to what had been done before
 DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
 
 

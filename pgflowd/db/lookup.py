@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from pgflowd.core.lookup import LAST, UnclearRun, check_run_word, digits_of, run_id_of
+from pgflowd.core.lookup import LAST, UnclearWord, check_run_word, digits_of, run_id_of
 from pgflowd.db import runs
 from pgflowd.db.flows import flow_names
 from pgflowd.db.query import SyncConnection, execute
@@ -30,7 +30,7 @@ def find_run(conn: SyncConnection, text: str) -> UUID:
     if len(found) > 1 and text != LAST:
         ids = ", ".join(str(run_id) for run_id, _ in found)
         problem = f"'{text}' fits more than one run: {ids}; give more digits"
-        raise UnclearRun(problem, code="E506")
+        raise UnclearWord(problem, code="E506")
     return found[0][0]
 
 

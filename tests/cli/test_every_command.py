@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import click
 import pytest
@@ -52,6 +53,7 @@ FLAGS = {  # what the surface promises, and no more
     "schedules list": "--flow", "schedules next": "--count", "schedules fire": "",
     "schedules pause": "", "schedules resume": "", "schedules remove": "",
     "schedules add": "--input --timezone --overlap --catchup",
+    "daemons list": "", "daemons show": "", "daemons restart": "--reason",
     "stalled list": "", "stalled requeue": "--all --reason", "stalled fail": "--all --reason",
     "log": "--actions --run --since --actor --follow --limit",
     "dead list": "--flow --since --limit",
@@ -225,6 +227,12 @@ FORMS = {
     "schedules remove": Forms("schedules remove nightly", "is removed", "name removed origin",
                               "schedules remove nightli", "did you mean 'nightly'?", 4,
                               on="scheduled"),
+    "daemons list": Forms("daemons list", "app1", "daemons",
+                          "daemons lst", "'list'", on="told"),
+    "daemons show": Forms("daemons show shop@app1", "supervisor 812", "id name host status",
+                          "daemons show shop@app2", "did you mean 'shop@app1'?", 4, on="told"),
+    "daemons restart": Forms("daemons restart 00000001", "is replaced", "worker_id result",
+                             "daemons restart mill", "is not a worker", on="told"),
     "stalled list": Forms("stalled list", "website#0", "tasks",
                           "stalled lst", "'list'", on="stalled"),
     "stalled requeue": Forms("stalled requeue --all", "requeued", "requeued left",
@@ -283,6 +291,10 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
         if on == "changed":
             shape = '{"steps": [{"slug": "other", "stepType": "single"}]}'
             shop.do("select pgflowd.deploy_version('send_email', %s)", shape)
+            return
+        if on == "told":
+            told = shop.tell_daemon("app1", worker_id=UUID(int=1))
+            shop.worker("send_email", UUID(told["flows"][0]["worker_id"]))
             return
         if on == "scheduled":
             add = "select pgflowd.set_schedule('nightly', 'send_email', '0 3 * * *')"

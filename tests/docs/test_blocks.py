@@ -35,7 +35,7 @@ PAGES = [
 ]  # fmt: skip
 INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
 STAND_FOR = {"RUN": "@last", "TASK": "@last/step#0"}  # as docs/commands.md has these words
-PICTURES = ("supervisor ", "E201 ", "pgflowd/\n")  # each has a test of its own
+PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ")  # each has a test of its own
 
 
 class Block(NamedTuple):

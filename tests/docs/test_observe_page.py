@@ -1,17 +1,25 @@
-"""The code and commands of docs/operate/observe.md lead to a trace."""
+"""The code, commands and pictures of docs/operate/observe.md are true."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
 from support.collector import collecting, faults
 from support.daemon import PGFLOWD, DaemonSetup
 from support.pages import blocks_of
 
+from pgflowd.cli.terminal.daemon_view import daemon_lines
+from pgflowd.cli.terminal.screen import Screen
+from pgflowd.core.documents.daemons import ListedDaemon
+from pgflowd.core.statuses import DaemonState
 from pgflowd.testing.until import until
 
+ID = UUID(int=1)
 PAGE = "docs/operate/observe.md"
 
 
@@ -41,6 +49,33 @@ def test_the_page_leads_to_a_trace_of_a_request_through_a_flow(tmp_path, databas
             assert "exporter" in shown[2]
         finally:
             setup.close()
+
+
+def told(host: str, state: str, age_s: float, up: tuple[float, int, int], **more: Any) -> Any:
+    """A daemon that has been up so long, with as many restarts, and as many flows that are well."""
+    up_s, restarts, well = up
+    flow = {"state": "up", "running": more.pop("running", 0) // well, "max_concurrency": 10}
+    flows = [flow] * well + [{"state": "failed"}] * (state == "degraded")
+    status = {
+        "up_s": up_s, "flows": flows, "supervisor": {"restarts": restarts, "max_restarts": 20},
+        "database": {"rtt_s": more.pop("rtt_s", None), "clock_skew_s": more.pop("skew_s", None)},
+    }  # fmt: skip
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rest = {"is_silent": False, "living_workers": None, "held_tasks": None, "lapses_in_s": None}
+    named = (ID, "shop", host, 812, "0.1.0", at, at, age_s, DaemonState(state))
+    return ListedDaemon(*named, **{**rest, **more}, status=status)
+
+
+def test_the_list_of_all_machines_looks_as_the_page_shows_it():
+    found = [
+        told("app1", "healthy", 2.0, (273_600.0, 0, 3), running=9, rtt_s=0.0008, skew_s=0.002),
+        told("app2", "degraded", 1.0, (7380.0, 1, 2), running=4, rtt_s=0.0009),
+        told("app3", "healthy", 240.0, (60.0, 0, 1), is_silent=True, held_tasks=2, lapses_in_s=11),
+    ]
+
+    lines = daemon_lines(found, Screen(colour=False, unicode=True, width=None))
+
+    assert lines == blocks_of(PAGE, "text")[0].splitlines()
 
 
 def execute(line: str, setup: DaemonSetup, daemon) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pgflowd.cli.commands.version import PARTS
 from pgflowd.core.definition.option_values import OptionValues
+from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.database import DatabaseCondition, TableHealth
 from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
@@ -123,6 +124,7 @@ DAEMON = {
     "flows": [DAEMON_FLOW],
     "problems": [DAEMON_PROBLEM],
 }
+LISTED_DAEMON = {Keys: ListedDaemon, "status": {"schema_version": int, **DAEMON}}
 NO_DAEMON = {
     "name": str,
     "state": "not_running",
@@ -166,6 +168,7 @@ TYPES = {  # parts of documents, each after those that are parts of it
     "Problem": PROBLEM,
     "DaemonProblem": DAEMON_PROBLEM,
     "DaemonFlow": DAEMON_FLOW,
+    "ListedDaemon": LISTED_DAEMON,
 }  # fmt: skip
 
 
@@ -290,6 +293,11 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     ),
     "doctor": ({"ok": bool, "findings": [FINDING]}, ["doctor", "systemd doctor"]),
     "status": (either(DAEMON, NO_DAEMON), ["status", "status --watch", "tree"]),
+    "daemons": ({"daemons": [LISTED_DAEMON]}, ["daemons list"]),
+    "daemon": (LISTED_DAEMON, ["daemons show"]),
+    "worker-restarted": (
+        {"worker_id": UUID, "result": either("restarting", "repeated")}, ["daemons restart"],
+    ),
     "daemon-end": (
         {"pid": int, "state": either("draining", "stopping", "stopped")}, ["drain", "stop"],
     ),

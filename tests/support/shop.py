@@ -18,6 +18,7 @@ from pgflowd import Flow
 from pgflowd.testing.scratch import ScratchDatabase
 from support.database import NO_INPUT, Database, TaskKey, key
 
+STATUS = Path(__file__).parents[1] / "unit" / "status_document.json"
 MODULE = """
 from pgflowd import Flow, job
 
@@ -93,6 +94,16 @@ class Shop(Database):
             json.dumps([element], default=str),
         )
         assert answer.verdict == "queued", answer
+
+    def tell_daemon(self, host: str, worker_id: UUID | None = None, **more: Any) -> dict[str, Any]:
+        """A daemon of a host tells its status; its first worker has this id."""
+        told = json.loads(STATUS.read_text())
+        told |= {"id": str(uuid4()), "host": host, "problems": [], **more}
+        for flow in told["flows"]:
+            flow["worker_id"] = None
+        told["flows"][0]["worker_id"] = worker_id and str(worker_id)
+        self.do("select pgflowd.tell_daemon(%s)", Jsonb(told))
+        return told
 
     def stall(self) -> None:
         """Let the leases of all claimed tasks have lapsed an hour ago."""

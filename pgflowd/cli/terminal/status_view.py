@@ -16,7 +16,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind
 from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.text import counted, duration
+from pgflowd.core.text import counted, duration, short_id
 
 TITLES = (
     "FLOW", "WORKER", "RUNNING", "QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95",
@@ -99,8 +99,8 @@ def problem_lines(
     return lines
 
 
-def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
-    """The processes as a tree."""
+def tree_lines(status: dict[str, Any], screen: Screen, *, with_ids: bool = False) -> list[str]:
+    """The processes as a tree; with the ids of workers, which a restart takes."""
     root = status["supervisor"]
     budget = f"restarts {root['restarts']} of {root['max_restarts']}"
     period = f"in {root['max_period_s']:g} s"
@@ -122,8 +122,9 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
             lines += _packed(f"{branch} ", parts, screen, f"{below}    ")
             for flow in flows:
                 inner, under = (last, " ") if flow is flows[-1] else (more, past)
+                ids = [f"id {short_id(flow['worker_id'])}"] if flow["worker_id"] else []
                 lines += _member(f"{below}  {inner} ", f"{below}  {under}  ", flow["slug"],
-                                 width - 3, flow, screen)  # fmt: skip
+                                 width - 3, flow, screen, ids if with_ids else [])  # fmt: skip
         else:
             part = status[kind.name]
             lines += _member(f"{branch} ", f"{below}  ", kind.name, width, part, screen)
@@ -156,7 +157,13 @@ def _padded(text: str, width: int) -> str:
 
 
 def _member(
-    head: str, below: str, name: str, width: int, child: dict[str, Any], screen: Screen
+    head: str,
+    below: str,
+    name: str,
+    width: int,
+    child: dict[str, Any],
+    screen: Screen,
+    more: Sequence[str] = (),
 ) -> list[str]:
     state = child["state"]
     parts = [f"{screen.marked(child_mark(state))} {_padded(one_line(name, 80), width)}"]
@@ -175,6 +182,7 @@ def _member(
         parts.append(state)
     if child.get("zygote"):
         parts += [f"zygote {child['zygote']}", counted(child.get("runners", 0), "runner")]
+    parts += more
     if child.get("restarts"):
         exits = child.get("exits") or ["?"]
         parts.append(f"{counted(child['restarts'], 'restart')}: {one_line(exits[-1], 80)}")

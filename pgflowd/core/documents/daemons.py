@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import plain
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.text import counted, duration
 
@@ -112,6 +112,17 @@ def silence(daemon: ListedDaemon, *, is_alone: bool) -> str:
     if left_s is not None and left_s > 0:
         return f"{text} {whose} recovered when {lapse}, in {duration(max(1, round(left_s)))}."
     return f"{text} {whose} recovered by the next sweep."
+
+
+def database_text(daemon: ListedDaemon) -> str:
+    """How far its database is away, and by how much the clocks differ; empty if it is not known."""
+    rtt_s, skew_s = daemon.database.get("rtt_s"), daemon.database.get("clock_skew_s")
+    if daemon.database.get("state") == DatabaseState.DOWN:
+        return str(DatabaseState.DOWN)
+    parts = [duration(rtt_s)] if is_number(rtt_s) and rtt_s is not None else []
+    if is_number(skew_s) and skew_s is not None and round(skew_s * 1000):
+        parts.append(f"clock {round(skew_s * 1000):+} ms")
+    return ", ".join(parts)
 
 
 def is_alone(daemons: Sequence[ListedDaemon]) -> bool:

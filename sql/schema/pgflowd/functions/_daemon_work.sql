@@ -7,7 +7,10 @@ language sql stable set search_path = '' as $$
   with served as materialized (
     select worker.worker_id, to_jsonb(worker) ->> 'stopped_at' is null
                              and worker.last_heartbeat_at > now() - interval '30 s' as is_living
-      from jsonb_path_query(_daemon_work.status, '$.flows[*].worker_id ? (@ != null)') as told (id)
+      from jsonb_path_query(
+             _daemon_work.status,
+             '$.flows[*].worker_id ? (@ like_regex "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")')
+             as told (id)
       join pgflow.workers as worker on worker.worker_id = (told.id #>> '{}')::uuid
   ), held as materialized (
     select attempt.lease_until
