@@ -30,6 +30,11 @@ from pgflowd.errors import TITLES
 from pgflowd.web.assets import address_of
 from pgflowd.web.navigation import NAVIGATION
 from pgflowd.web.pages.step import STATUSES
+from pgflowd.web.svg_element import Picture
+from pgflowd.web.svg_graph import flow_graph, run_graph
+from pgflowd.web.svg_spark import load_bar, spark
+from pgflowd.web.svg_strip import task_strip
+from pgflowd.web.svg_timeline import run_timeline
 from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word
 
 DASH = "\N{EN DASH}"
@@ -49,6 +54,12 @@ class Rendered:
         self.fragments[id] = html
         return html
 
+    def draw(self, picture: Picture) -> Picture:
+        """Remember the fragments of a picture; return it."""
+        for id, markup in picture.fragments.items():
+            self.keep(id, markup)
+        return picture
+
 
 @dataclass(frozen=True)
 class Look:
@@ -63,7 +74,8 @@ def render(template: str, **values: Any) -> Rendered:
     rendered = Rendered()
     page = _environment.get_template(template)
     defaults: dict[str, Any] = {"look": Look(), "frame": None, "command": [], "back": "/"}
-    rendered.html = page.render(keep=rendered.keep, **{**defaults, **values})
+    values = {**defaults, "keep": rendered.keep, "draw": rendered.draw, **values}
+    rendered.html = page.render(**values)
     return rendered
 
 
@@ -130,4 +142,6 @@ _environment.globals.update(
     asset=address_of, address=address, navigation=NAVIGATION, seconds_between=seconds_between,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
+    flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
+    spark=spark, load_bar=load_bar,
 )  # fmt: skip

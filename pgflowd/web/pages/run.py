@@ -5,7 +5,7 @@ One run: its steps and what they wait for, its timeline, attempts, output and va
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.statuses import Outcome, StepStatus
 from pgflowd.db import operations
-from pgflowd.db.attempts import kept_output
+from pgflowd.db.attempts import attempts, kept_output
 from pgflowd.db.operations import get_with_states, run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import read_details
@@ -34,6 +34,7 @@ from pgflowd.web.json_tree import JsonBranch, tree_of
 from pgflowd.web.pages.page import Page, PageRequest
 
 MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
+MAX_TASKS = 5000  # of a run whose events or attempts are all read
 MAX_TROUBLES = 20  # failed attempts with their tracebacks; a map may have very many
 _FIRST = (StepStatus.FAILED, StepStatus.STARTED)  # in a list of steps
 
@@ -103,11 +104,15 @@ class ShownRun:
 class RunHistory:
     """What happened in a run, in the order of time."""
 
-    run: RunWithStates
-    events: Sequence[RunEvent]
+    details: RunDetails
+    events: Sequence[RunEvent] | None  # None: there are too many
+
+    @property
+    def run(self) -> RunWithStates:
+        return self.details.run
 
     def to_json(self) -> dict[str, Any]:
-        return versioned({"events": [event.to_json() for event in self.events]})
+        return versioned({"events": [event.to_json() for event in self.events or ()]})
 
 
 @dataclass(frozen=True)
@@ -152,15 +157,25 @@ def run_page(request: PageRequest) -> ShownRun:
 
 
 def run_attempts(request: PageRequest) -> ShownRun:
-    """A run with its attempts and checkpoints."""
-    operation = read_details(request.run_id(), with_attempts=True, with_checkpoints=True)
-    return ShownRun(run_sync(request.conn, operation))
+    """A run with its checkpoints and, unless there are very many, its attempts."""
+    details = run_sync(request.conn, read_details(request.run_id(), with_checkpoints=True))
+    if _is_large(details):
+        return ShownRun(details)
+    found = execute(request.conn, attempts(details.run.run_id))
+    return ShownRun(replace(details, attempts=found))
 
 
 def run_timeline(request: PageRequest) -> RunHistory:
-    """What happened in a run."""
-    run = _run(request, request.run_id())
-    return RunHistory(run, run_sync(request.conn, operations.timeline(run.run_id, None)))
+    """What happened in a run; of one with very many tasks only how its steps went."""
+    details = run_sync(request.conn, read_details(request.run_id()))
+    if _is_large(details):
+        return RunHistory(details, None)
+    events = run_sync(request.conn, operations.timeline(details.run.run_id, None))
+    return RunHistory(details, events)
+
+
+def _is_large(details: RunDetails) -> bool:
+    return sum(step.tasks for step in details.steps) > MAX_TASKS
 
 
 def run_output(request: PageRequest) -> RunOutput:
@@ -168,8 +183,8 @@ def run_output(request: PageRequest) -> RunOutput:
     run, step = _run(request, request.run_id()), request.word("step")
     refuse_unknown_step(run, step)
     query = kept_output(run.run_id, step, None, None, MAX_OUTPUTS)
-    attempts = execute(request.conn, query)
-    return RunOutput(run, attempts)
+    found = execute(request.conn, query)
+    return RunOutput(run, found)
 
 
 def run_values(request: PageRequest) -> RunValues:

@@ -54,7 +54,7 @@ def filter_of(request: PageRequest) -> RunFilter:
     """The filter that an address has."""
     return RunFilter(
         flow=request.word("flow"),
-        statuses=request.some_of("status", STATUSES),
+        statuses=tuple(request.some_of("status", STATUSES)),
         since=request.moment("since"),
         until=request.moment("until"),
         labels=_labels(request),
