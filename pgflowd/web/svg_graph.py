@@ -30,7 +30,7 @@ MAX_STEPS = 300  # of a larger graph only a step and its neighbours are shown
 # in pixels
 _ROW = 18  # of the geometry; a box has two lines, so it takes four rows
 _GAP = 12  # between two boxes of a column
-_MARGIN = 6
+_MARGIN = 6  # beside all boxes
 _TRACK = 12  # between two vertical lines
 _BEFORE_TRACKS, _AFTER_TRACKS = 16, 22  # the arrow head is in the latter
 _CORNER = 7
@@ -55,12 +55,12 @@ def run_graph(details: RunDetails, link: str, selected: str | None = None) -> Pi
     graph = graph_of_run(details.run, details.steps, details.now)
     steps = {step.step_slug: step for step in details.steps}
     looks = {node.slug: _look(node, steps[node.slug], details) for node in graph.nodes}
-    return _Drawing(_shown_part(graph, selected), looks, link, selected).picture()
+    return _Drawing(graph, looks, link, selected).picture()
 
 
 def flow_graph(shape: Mapping[str, Any], link: str, selected: str | None = None) -> Picture:
     """The graph of a flow."""
-    return _Drawing(_shown_part(graph_of(shape), selected), {}, link, selected).picture()
+    return _Drawing(graph_of(shape), {}, link, selected).picture()
 
 
 def centre(graph: Graph, selected: str | None) -> str | None:
@@ -74,11 +74,6 @@ def centre(graph: Graph, selected: str | None) -> str | None:
             if node.status == status:
                 return node.slug
     return graph.nodes[0].slug
-
-
-def _shown_part(graph: Graph, selected: str | None) -> Graph:
-    step = centre(graph, selected)
-    return graph if step is None else graph.around(step, MAX_STEPS)
 
 
 def _look(node: Node, step: StepTasks, details: RunDetails) -> StepLook:
@@ -106,6 +101,9 @@ class _Drawing:
     def __init__(
         self, graph: Graph, looks: Mapping[str, StepLook], link: str, selected: str | None
     ) -> None:
+        step = centre(graph, selected)
+        self._is_whole = step is None  # another part may be shown next time, so it has no fragments
+        graph = graph if step is None else graph.around(step, MAX_STEPS)
         self._graph, self._looks, self._link, self._selected = graph, looks, link, selected
         boxes = [Box(node.slug, node.deps, (node.slug, "")) for node in graph.nodes]
         self._layout: Layout = layout_of(boxes, is_narrow=True)
@@ -154,7 +152,7 @@ class _Drawing:
             role="group",
             aria_label="Steps",
         )
-        return Picture(markup, steps)
+        return Picture(markup, steps if self._is_whole else {})
 
     def _edges(self) -> Iterable[Markup]:
         """One path for all edges of a step, so that what they share is drawn once."""

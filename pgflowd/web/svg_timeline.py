@@ -44,7 +44,7 @@ def run_timeline(details: RunDetails, link: str) -> Picture:
         text = f"{number(len(bars) - len(shown))} more steps are in the table."
         parts.append(element("p", text, class_="quiet"))
     markup = element("div", *parts, class_="timeline", role="group", aria_label="Timeline")
-    return Picture(markup, {"timeline-axis": axis, **rows})
+    return Picture(markup, {"timeline-axis": axis, **rows} if len(shown) == len(bars) else {})
 
 
 def _shown(bars: Sequence[StepBar]) -> list[StepBar]:

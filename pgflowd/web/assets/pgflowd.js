@@ -271,11 +271,15 @@ function words(time, at) {
 }
 
 function tick(within) {
-  for (const time of within.querySelectorAll("time[datetime]")) {
-    const at = Date.parse(time.dateTime);
+  for (const time of within.querySelectorAll("[datetime]")) {
+    const at = Date.parse(time.getAttribute("datetime"));
     const text = words(time, at);
     if (time.textContent !== text) time.textContent = text;
-    if (html.dataset.times && time.title.endsWith("UTC")) time.title = local(new Date(at));
+    if (html.dataset.times && time.title?.endsWith("UTC")) time.title = local(new Date(at));
+  }
+  for (const bar of within.querySelectorAll("rect[data-start]")) { // of a timeline
+    const s = (Date.now() + offset - bar.dataset.start) / 1000;
+    bar.setAttribute("width", `${Math.max(s * bar.dataset.scale, 0.3)}%`);
   }
 }
 

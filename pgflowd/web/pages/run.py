@@ -170,8 +170,9 @@ def run_timeline(request: PageRequest) -> RunHistory:
     details = run_sync(request.conn, read_details(request.run_id()))
     if _is_large(details):
         return RunHistory(details, None)
-    events = run_sync(request.conn, operations.timeline(details.run.run_id, None))
-    return RunHistory(details, events)
+    run_id = details.run.run_id
+    details = replace(details, attempts=execute(request.conn, attempts(run_id)))
+    return RunHistory(details, run_sync(request.conn, operations.timeline(run_id, None)))
 
 
 def _is_large(details: RunDetails) -> bool:
