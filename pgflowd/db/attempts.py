@@ -30,9 +30,19 @@ def run_progress(run_id: UUID) -> Query[list[TaskProgress]]:
     return Query(_RUN_PROGRESS, (run_id,), read)
 
 
-def failed_attempts(run_id: UUID, after: datetime | None = None) -> Query[list[FailedAttempt]]:
-    """Return the attempts of a run that ended without an output, oldest first."""
-    return Query(_FAILED_ATTEMPTS, (run_id, after), _read_failed_attempts)
+def failed_attempts(
+    run_id: UUID,
+    after: datetime | None = None,
+    most: int = 1000,
+    before: FailedAttempt | None = None,
+) -> Query[list[FailedAttempt]]:
+    """
+    Return the newest attempts of a run that ended without an output, oldest first.
+
+    With `before` those that ended before that one.
+    """
+    end = (before.ended_at, before.token) if before else (None, None)
+    return Query(_FAILED_ATTEMPTS, (run_id, after, most, *end), _read_failed_attempts)
 
 
 def attempts(run_id: UUID) -> Query[list[Attempt]]:
@@ -65,7 +75,7 @@ select step_slug, task_index, attempt, progress from pgflowd.run_progress(%s)
 _FAILED_ATTEMPTS = """
 select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
        traceback, started_at, ended_at, next_at, printed_lines
-  from pgflowd.run_troubles(%s, %s)
+  from pgflowd.run_troubles(%s, %s, %s, %s, %s)
 """
 _ATTEMPT_COLUMNS = """
 select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,

@@ -1,4 +1,4 @@
-"""The query for the tasks of one step of a run."""
+"""The queries for the tasks of one step of a run: a page of them, and all as a strip."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+from pgflowd.core.documents.run_tasks import StepStrip, StepTask, StepTasksPage, StripCell
 from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.db.query import Query, Rows
+
+MAX_CELLS = 200
 
 
 def run_tasks(
@@ -23,13 +25,36 @@ def run_tasks(
     return Query(_RUN_TASKS, (run_id, step, list(statuses) or None, after, most), read)
 
 
+def step_strip(run_id: UUID, step: str, cells: int = MAX_CELLS) -> Query[StepStrip]:
+    """Return the tasks of a step, counted by status in at most so many cells."""
+
+    def read(rows: Rows) -> StepStrip:
+        found = [StripCell(row[0], row[1], _counts(row[2:])) for row in rows]
+        return StepStrip(run_id, step, found)
+
+    return Query(_STRIP, (run_id, step, cells), read)
+
+
+def _counts(counts: Sequence[int]) -> dict[TaskStatus, int]:
+    found = zip(_COUNTED, counts, strict=True)
+    return {status: count for status, count in found if count}
+
+
 def _task(task: StepTask) -> StepTask:
     outcome = None if task.outcome is None else Outcome(task.outcome)
     return replace(task, status=TaskStatus(task.status), outcome=outcome)
 
 
+_COUNTED = (  # as the columns of the strip
+    TaskStatus.QUEUED, TaskStatus.WAITING, TaskStatus.STARTED, TaskStatus.COMPLETED,
+    TaskStatus.FAILED, TaskStatus.SKIPPED,
+)  # fmt: skip
 _RUN_TASKS = """
 select task_index, status, attempts, kind, name, why, since, until, attempt, outcome, started_at,
        ended_at, error_type, error_message, worker, searched_to
   from pgflowd.run_tasks(%s, %s, %s, %s, %s)
+"""
+_STRIP = """
+select first_index, last_index, queued, waiting, started, completed, failed, skipped
+  from pgflowd.step_strip(%s, %s, %s)
 """

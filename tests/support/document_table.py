@@ -16,11 +16,13 @@ from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.database import DatabaseCondition, TableHealth
 from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
+from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, StalledTask, TaskKey, WorkerCaps
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
+from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.people import HeldTask
 from pgflowd.core.documents.run_list import RunPage
-from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage, StripCell
 from pgflowd.core.documents.runs import (
     Attempt,
     AttemptOutput,
@@ -34,6 +36,7 @@ from pgflowd.core.documents.schedules import Fired, ListedSchedule
 from pgflowd.core.documents.settings import SharedSetting
 from pgflowd.core.documents.statistics import FlowStats, StepStats
 from pgflowd.core.documents.undos import StepUndo
+from pgflowd.core.documents.values import ValueMember, ValuePart
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.finding import FindingState
 from pgflowd.core.kept_output import KeptLine
@@ -157,9 +160,10 @@ TYPES = {  # parts of documents, each after those that are parts of it
     each.__name__: each
     for each in (
         Progress, KeptLine, StepUndo, StepTasks, Run, ListedRun, Attempt, AttemptOutput,
-        SavedCheckpoint, FamilyMember, TaskKey, StepTask, OpenTask, HeldTask, ListedSignal,
-        DeadLetter, StalledTask, RunEvent, PersonAction, ListedFlow, ListedLimit, WorkerCaps,
-        Version, ListedSchedule, StepStats, TableHealth, Holder, SharedSetting, Variable,
+        SavedCheckpoint, FamilyMember, TaskKey, StepTask, StripCell, GridRun, FlowGrid, ValueMember,
+        OpenTask, HeldTask, ListedSignal, DeadLetter, StalledTask, RunEvent, PersonAction,
+        ListedFlow, ListedLimit, WorkerCaps, Version, ListedSchedule, StepStats, TableHealth,
+        Holder, SharedSetting, Variable,
     )
 } | {
     "Finding": FINDING,
@@ -190,6 +194,8 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     ),
     "run-output": ({"run_id": UUID, "attempts": [AttemptOutput]}, ["runs output"]),
     "run-tasks": (StepTasksPage, ["runs tasks"]),
+    "value-part": (ValuePart, []),
+    "overview-counts": (OverviewCounts, []),
     "runs-pruned": ({"deleted": int, "dry_run": bool}, ["runs prune"]),
     "runs-deleted": ({"runs": [{"run_id": UUID, "deleted": int}]}, ["runs delete"]),
     "signal": (
@@ -213,7 +219,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     "flow": (
         {
             Keys: ListedFlow, "shape": dict[str, Any], "caps": [WorkerCaps],
-            "versions": [Version], "schedules": [ListedSchedule],
+            "versions": [Version], "schedules": [ListedSchedule], "grid": FlowGrid,
         },
         ["flows show"],
     ),

@@ -46,7 +46,8 @@ def files() -> dict[str, str]:
     made = {"errors.json": _file(errors, "Any command prints it on standard error for an error.")}
     for name, (each, commands) in DOCUMENTS.items():
         shown = ", ".join(f"`pgflowd {command} --json`" for command in commands)
-        made[f"{name}.json"] = _file(types.document(each), f"{shown} prints it.")
+        printed = f"{shown} prints it." if shown else "The API of the dashboard answers with it."
+        made[f"{name}.json"] = _file(types.document(each), printed)
     parts = _text({"$schema": DIALECT, "$defs": dict(sorted(types.schemas.items()))})
     return {**made, PARTS: parts.replace(f'"{PARTS}#', '"#')}
 

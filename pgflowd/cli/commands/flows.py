@@ -90,6 +90,7 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
+    from pgflowd.db.flow_grids import flow_grid
     from pgflowd.db.flows import flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.schedules import list_schedules
@@ -106,6 +107,7 @@ def show(app: App, flow: str) -> None:
         caps = execute(conn, worker_caps(row.flow_slug))
         versions = execute(conn, versions_of(flow))
         schedules = execute(conn, list_schedules(flow))
+        grid = execute(conn, flow_grid(flow)) if app.json else None
     import_s = import_times(app).get(flow)
     if app.json:
         listed = [worker.to_json() for worker in caps]
@@ -113,7 +115,7 @@ def show(app: App, flow: str) -> None:
         document = row.to_json(import_s)
         app.print_document(
             **document, shape=shape, caps=listed, versions=numbered,
-            schedules=[each.to_json() for each in schedules],
+            schedules=[each.to_json() for each in schedules], grid=grid and grid.to_json(),
         )  # fmt: skip
     else:
         print_flow(app, row, shape, import_s, caps, schedules, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -48,13 +49,15 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
              pgflowd runs tasks 7f3a9c12 fetch --after 5000
     """
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.run_tasks import run_tasks
+    from pgflowd.db.run_tasks import run_tasks, step_strip
 
     with database(app) as conn:
         run_id = find_run(conn, run)
         page = execute(conn, run_tasks(run_id, step, statuses, after, limit))
         if not page.tasks:
             _refuse_unknown(conn, run_id, step)
+        if app.json:
+            page = replace(page, strip=execute(conn, step_strip(run_id, step)))
         now = execute(conn, database_time())
     if app.json:
         app.print_document(**page.to_json())

@@ -46,12 +46,16 @@ class StepTasksPage:
     step: str
     tasks: Sequence[StepTask]
     after: int | None  # the index after which the next page begins; None: this is the last one
+    strip: StepStrip | None = None  # all tasks of the step; None: not requested
 
     def to_json(self) -> dict[str, Any]:
-        tasks = [plain(vars(task)) for task in self.tasks]
-        return plain(
-            {"run_id": self.run_id, "step": self.step, "tasks": tasks, "after": self.after}
-        )
+        return plain({
+            "run_id": self.run_id,
+            "step": self.step,
+            "tasks": [plain(vars(task)) for task in self.tasks],
+            "after": self.after,
+            "strip": self.strip and [cell.to_json() for cell in self.strip.cells],
+        })  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 -- count_runs(flow_slug, statuses, since, until, labels, search, with_undos, max_found, max_seen): returns
 -- how many runs fit, as search_runs understands these, at most `max_found`, and how many it has examined
 -- for that. `searched_to`: it has counted no older ones; null if it has counted all.
--- Called by: commands.   Locks: nothing.
+-- Called by: overview_counts; commands.   Locks: nothing.
 create or replace function pgflowd.count_runs(
   flow_slug text default null, statuses text[] default null, since timestamptz default null,
   until timestamptz default null, labels jsonb default null, search text default null,

@@ -1,8 +1,11 @@
--- run_troubles(run_id, after): returns the attempts of a run that ended without an output, oldest
--- first, and when the task may be claimed again, if it will be. With `after` only those that ended
--- at that time or later. Of more than a thousand, the newest thousand.
+-- run_troubles(run_id, after, max_rows, before, before_token): returns the attempts of a run that ended
+-- without an output, oldest first, and when the task may be claimed again, if it will be; of more than
+-- `max_rows` the newest. With `after` only those that ended at that time or later, with `before` those
+-- that ended before it, or then, and have a smaller token.
 -- Called by: commands.   Locks: nothing.
-create or replace function pgflowd.run_troubles(run_id uuid, after timestamptz default null)
+create or replace function pgflowd.run_troubles(
+  run_id uuid, after timestamptz default null, max_rows int default 1000,
+  before timestamptz default null, before_token bigint default null)
 returns table (step_slug text, task_index int, token bigint, attempt int, max_attempts int,
                outcome text, error_type text, error_message text, traceback text,
                started_at timestamptz, ended_at timestamptz, next_at timestamptz,
@@ -21,7 +24,9 @@ language sql stable set search_path = '' as $$
            where one.run_id = run_troubles.run_id
              and one.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')
              and (run_troubles.after is null or one.ended_at >= run_troubles.after)
-           order by one.ended_at desc, one.token desc limit 1000) as attempt
+             and (one.ended_at < coalesce(run_troubles.before, 'infinity')
+                  or one.ended_at = run_troubles.before and one.token < run_troubles.before_token)
+           order by one.ended_at desc, one.token desc limit run_troubles.max_rows) as attempt
    cross join lateral (
      select one.flow_slug, one.step_slug, one.status, one.message_id,
             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name

@@ -1,6 +1,6 @@
 -- _task_input(run_id, step_slug, task_index): what the handler of this task gets: the run's input, an
 -- element of an array, or the outputs of its deps. Older cores keep outputs in the tasks only.
--- Called by: view activities.   Locks: nothing.
+-- Called by: value_part, view activities.   Locks: nothing.
 create or replace function pgflowd._task_input(run_id uuid, step_slug text, task_index int)
 returns jsonb language sql stable set search_path = '' as $$
   select case when step.step_type = 'map' and step.deps_count = 0
