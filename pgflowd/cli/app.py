@@ -47,6 +47,7 @@ class App:
         self.quiet = False
         self.verbose = False
         self.secrets: set[str] = set()
+        self.command_flags: dict[str, tuple[tuple[str, ...], str | None]] = {}  # that set a key
 
     @cached_property
     def settings(self) -> Settings:
@@ -80,7 +81,10 @@ class App:
 
     @property
     def _flags(self) -> dict[str, tuple[tuple[str, ...], str | None]]:
-        return {"--database-url": (("database", "url"), self.flag_database_url)}
+        return {
+            "--database-url": (("database", "url"), self.flag_database_url),
+            **self.command_flags,
+        }
 
     @property
     def database_url(self) -> str:

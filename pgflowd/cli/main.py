@@ -57,6 +57,7 @@ COMMANDS = (
     Entry("log", "commands.log", "Show what people and clients did."),
     Entry("doctor", "commands.doctor", "Examine the database: versions, permissions, clocks."),
     Entry("db", "commands.db", "Install, upgrade and verify the schema."),
+    Entry("web", "commands.web", "Serve the dashboard; its passwords and tokens."),
     Entry("systemd", "commands.systemd", "Install and examine the units for systemd."),
     Entry("monitoring", "commands.monitoring", "Print what Prometheus and Grafana need."),
     Entry("config", "commands.config", "Show the settings, their schema and variables."),

@@ -51,6 +51,8 @@ _SECRET_KEYS = {  # and what each holds
     ("database", "url"): "a password",
     ("database", "listen_url"): "a password",
     ("http", "token"): "a token",
+    ("web", "url"): "a password",
+    ("web", "operator_url"): "a password",
 }
 
 

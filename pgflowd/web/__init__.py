@@ -1,11 +1,15 @@
 """
 The dashboard: what the commands show, in a browser.
 
-`pgflowd web` serves it; an application mounts it: `app.mount("/flows", pgflowd.web.app(url))`.
+`pgflowd web` serves it; an application mounts it:
+
+    async def user(scope): ...  # User("jane", may_act=True), or None for strangers
+    application.mount("/flows", pgflowd.web.app(url, user=user))
 """
 
 from __future__ import annotations
 
-from pgflowd.web.application import app
+from pgflowd.web.mounting import app
+from pgflowd.web.users import User
 
-__all__ = ["app"]
+__all__ = ["User", "app"]

@@ -4,10 +4,19 @@ The answers to requests: the headers that all of them have, and the statuses of 
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
 
 from pgflowd.core.exit_codes import ExitCode, exit_for
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import Bug, PgflowdError, Problem
+from pgflowd.web.page_requests import back_of, look_of, root_of, wants_json
+from pgflowd.web.refusals import Refused
+from pgflowd.web.rendering import render
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -36,6 +45,49 @@ _STATUSES = {
 }
 
 
+HTML, JSON = "text/html; charset=utf-8", "application/json"
+
+
 def status_of(error: PgflowdError) -> HTTPStatus:
     """The status of an answer that is an error: the commands' exit code for it, translated."""
+    if isinstance(error, Refused):
+        return error.status
     return _STATUSES.get(exit_for(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def headers_of(cache_control: str | None = None) -> dict[str, str]:
+    """The headers that every answer has."""
+    return {**SECURITY_HEADERS, **({} if cache_control else NOT_KEPT)}
+
+
+def response(body: str, type: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """An answer with our headers."""
+    return Response(body.encode(), status, headers_of(), media_type=type)
+
+
+def error_response(scope: Scope, error: PgflowdError) -> Response:
+    """An error as the commands print it: a list under `errors`, or a page."""
+    status, request = status_of(error), Request(scope)
+    if wants_json(request):
+        document = json.dumps({"errors": [_problem_json(each) for each in error.problems]})
+        answer = response(document, JSON, status)
+    else:
+        html = render(
+            "error.html", root=root_of(request), status=status, problems=error.problems,
+            look=look_of(request), back=back_of(request), command=["pgflowd", "doctor"],
+        ).html  # fmt: skip
+        answer = response(html, HTML, status)
+    if isinstance(error, Refused):
+        answer.headers.update(error.headers)
+    return answer
+
+
+def bug(number: str) -> PgflowdError:
+    """The error of an exception that nobody expected; the log has its number, and the rest."""
+    return Bug(f"unexpected exception, number {number}", next=f"look for {number} in the log")
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "code": problem.code, "place": problem.place, "text": problem.text, "next": problem.next,
+    }  # fmt: skip

@@ -8,6 +8,7 @@ JSON. Nothing here needs a lifespan, since a mounted application has none.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -21,38 +22,31 @@ from starlette.types import ASGIApp
 
 from pgflowd.core.stream_position import is_position
 from pgflowd.db.lookup import find_run
-from pgflowd.errors import PgflowdError, Problem
+from pgflowd.errors import PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live, session_of
+from pgflowd.web.page_requests import back_of, look_of, root_of
 from pgflowd.web.pages import PAGES, Document, Page
-from pgflowd.web.rendering import Look, render
 from pgflowd.web.views import view_of
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
+_ACTION_CONNECTIONS = 2
 _LONGEST_FORM = 4096  # of the one about the look of pages
 _YEAR_S = 365 * 86400
 _IN_URLS = "/?&=%:;,@!$'()*+~"
-_THEMES, _TIMES = ("light", "dark"), ("local",)
-_HTML, _JSON = "text/html; charset=utf-8", "application/json"
-
-
-def app(url: str = "") -> ASGIApp:
-    """
-    Return the dashboard of a database as an ASGI application.
-
-    `url` is the database's; an empty one means the environment of libpq.
-    """
-    return Dashboard(url).routes()
 
 
 class Dashboard:
     """What all requests share."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, operator_url: str = "") -> None:
         self.connections = Connections(url, _PAGE_CONNECTIONS, read_only=True)
+        self.operators: Connections | None = None  # nobody can act without them
+        if operator_url:
+            self.operators = Connections(operator_url, _ACTION_CONNECTIONS, read_only=False)
         # it follows runs, which writes a row
         listening = Connections(url, 1, read_only=False)
         self.live = Live(self.connections.open, listening.open)
@@ -75,29 +69,40 @@ class Dashboard:
                 assets,
                 Route("/appearance", self._appearance, methods=["POST"]),
             ],
-            exception_handlers={PgflowdError: self._error, HTTPStatus.NOT_FOUND: self._no_page},
+            exception_handlers={
+                PgflowdError: self._error,
+                HTTPStatus.NOT_FOUND: self._no_page,
+                Exception: self._bug,
+            },
         )
 
     def end_streams(self, reason: str) -> None:
         """End all event streams, which a server waits for when it stops."""
         self.live.end_streams(reason)
 
+    def end(self) -> None:
+        """Give up what is open, before the process ends; browsers come back."""
+        self.end_streams("reconnect")
+        for connections in (self.connections, self.operators):
+            if connections is not None:
+                connections.close()
+
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            view, look, back = view_of(page, request), _look(request), _back(request)
+            view, look, back = view_of(page, request), look_of(request), back_of(request)
 
             def work(conn: Connection) -> str:
                 return view.render(conn, view.read(conn), look=look, back=back).html
 
-            return _response(await self.connections.call(work), _HTML)
+            return answers.response(await self.connections.call(work), answers.HTML)
 
         return answer
 
     def _json(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             view = view_of(page, request)
-            return _response(
-                await self.connections.call(lambda conn: _as_json(view.read(conn))), _JSON
+            return answers.response(
+                await self.connections.call(lambda conn: _as_json(view.read(conn))), answers.JSON
             )
 
         return answer
@@ -132,11 +137,12 @@ class Dashboard:
         )
         back = fields.get("back", "/")
         is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
-        answer = _response("", _HTML, HTTPStatus.SEE_OTHER)
-        answer.headers["Location"] = _root(request) + quote(back if is_ours else "/", safe=_IN_URLS)
+        answer = answers.response("", answers.HTML, HTTPStatus.SEE_OTHER)
+        path = quote(back if is_ours else "/", safe=_IN_URLS)
+        answer.headers["Location"] = root_of(request) + path
         for name in ("theme", "times"):
             answer.set_cookie(
-                name, fields.get(name, "")[:10], _YEAR_S, path=_root(request) or "/",
+                name, fields.get(name, "")[:10], _YEAR_S, path=root_of(request) or "/",
                 httponly=True, samesite="strict",
             )  # fmt: skip
         return answer
@@ -153,55 +159,18 @@ class Dashboard:
         )
 
     async def _error(self, request: Request, error: Exception) -> Response:
-        """An error as the commands print it: a list under `errors`, or a page."""
         assert isinstance(error, PgflowdError)
-        status = answers.status_of(error)
-        problems = error.problems
-        if _wants_json(request):
-            document = json.dumps({"errors": [_problem_json(each) for each in problems]})
-            return _response(document, _JSON, status)
-        html = render(
-            "error.html", root=_root(request), status=status, problems=problems,
-            look=_look(request), back=_back(request), command=["pgflowd", "doctor"],
-        ).html  # fmt: skip
-        return _response(html, _HTML, status)
+        return answers.error_response(request.scope, error)
+
+    async def _bug(self, request: Request, error: Exception) -> Response:
+        """A page with a number; Starlette raises the error again, and `guard` logs it."""
+        request.state.number = secrets.token_hex(4)
+        return answers.error_response(request.scope, answers.bug(request.state.number))
 
 
 def _as_json(document: Document) -> str:
     return json.dumps(document.to_json(), ensure_ascii=False)
 
 
-def _look(request: Request) -> Look:
-    theme, times = request.cookies.get("theme", ""), request.cookies.get("times", "")
-    return Look(theme if theme in _THEMES else "", times if times in _TIMES else "")
-
-
-def _back(request: Request) -> str:
-    """The address of this page below the dashboard's, with its parameters."""
-    path = request.url.path.removeprefix(_root(request)) or "/"
-    return f"{path}?{request.url.query}" if request.url.query else path
-
-
 def _api_path(page: Page) -> str:
     return f"{API}/overview" if page.path == "/" else f"{API}{page.path}"
-
-
-def _wants_json(request: Request) -> bool:
-    path = request.url.path.removeprefix(_root(request))
-    return path.startswith(("/api/", "/live/", "/fragments/"))
-
-
-def _root(request: Request) -> str:
-    """The path below which the dashboard is mounted."""
-    return str(request.scope.get("root_path", ""))
-
-
-def _problem_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "code": problem.code, "place": problem.place, "text": problem.text, "next": problem.next,
-    }  # fmt: skip
-
-
-def _response(body: str, type: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    headers = {**answers.SECURITY_HEADERS, **answers.NOT_KEPT}
-    return Response(body.encode(), status, headers, media_type=type)

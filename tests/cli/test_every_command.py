@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -59,6 +60,7 @@ FLAGS = {  # what the surface promises, and no more
     "dead list": "--flow --since --limit",
     "db status": "", "db migrate": "--to --dry-run", "db sql": "--from", "db verify": "",
     "db settings": "", "db set": "", "db health": "--limit",
+    "web": "--listen --read-only --open", "web passwd": "--act", "web token": "--act",
     "config show": "--origin", "config schema": "", "config env": "",
     "monitoring scrape": "", "monitoring alerts": "", "monitoring grafana": "",
     "systemd install": "--user --dry-run --yes", "systemd show": "--user",
@@ -79,6 +81,7 @@ WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
     "wake": "process/test_sleep.py",
     "dev": "cli/test_dev.py",
     "demo": "cli/test_demo.py",
+    "web": "web/test_web_command.py",
 }
 
 
@@ -93,7 +96,8 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
                 inner = command.get_command(ctx, name)
                 assert inner is not None
                 waiting.append((f"{words} {name}".strip(), inner))
-        else:
+        is_leaf = not isinstance(command, click.Group) or command.invoke_without_command
+        if is_leaf:
             yield words, command
 
 
@@ -251,6 +255,10 @@ FORMS = {
                          "db setings", "'settings'"),
     "db set": Forms("db set retention_completed 30d", "is 30d now; it was null", "name value old",
                     "db set retention_completed 30m", "a duration from 1h"),
+    "web passwd": Forms("web passwd jane", "jane is added, and may", "name may_act file replaced",
+                        "web passwd 'jane doe'", "is not a name", on="logins"),
+    "web token": Forms("web token ci --act", "pgflowd_", "name may_act file replaced token",
+                       "web token", "missing argument", on="logins"),
     "config show": Forms("config show", "[worker]", "file settings",
                          "config show --orgin", "'--origin'", on=""),
     "config schema": Forms("config schema", "properties", "properties",
@@ -276,6 +284,11 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
 
     def made(on: str) -> None:
         if not on:
+            return
+        if on == "logins":
+            for key in ("users", "tokens"):
+                monkeypatch.setenv(f"PGFLOWD__WEB__{key.upper()}", str(project / key))
+            monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
             return
         shop = request.getfixturevalue("shop")
         monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)

@@ -350,6 +350,14 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     "db-set": ({"name": str, "value": Any, "old": Any}, ["db set"]),
     "config": ({"file": str | None, "settings": dict[str, Any]}, ["config show"]),
     "config-variables": ({"variables": [Variable]}, ["config env"]),
+    "web": ({"listen": str, "link": str}, ["web"]),
+    "web-password": (
+        {"name": str, "may_act": bool, "file": str, "replaced": bool}, ["web passwd"],
+    ),
+    "web-token": (
+        {"name": str, "may_act": bool, "file": str, "replaced": bool, "token": str},
+        ["web token"],
+    ),
     "monitoring-file": (
         {"file": str, "text": str},
         ["monitoring scrape", "monitoring alerts", "monitoring grafana"],

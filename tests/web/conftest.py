@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from support.shop import Shop
 
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
-from pgflowd.web import app
+from pgflowd.web import User, app
 
 
 @pytest.fixture
@@ -29,8 +30,19 @@ def shop(database: ScratchDatabase) -> Shop:
 @pytest.fixture
 def web(database: ScratchDatabase) -> Iterator[httpx.Client]:
     """A client of the dashboard of the test's database, without a browser."""
-    with serving(app(database.dsn)) as address, httpx.Client(base_url=address) as client:
+    with (
+        serving(app(database.dsn, user=anybody)) as address,
+        httpx.Client(base_url=address, headers=OF_OUR_PAGE) as client,
+    ):
         yield client
+
+
+OF_OUR_PAGE = {"sec-fetch-site": "same-origin"}
+
+
+async def anybody(scope: Any) -> User:
+    """Everybody who comes may look and act."""
+    return User("jane", may_act=True)
 
 
 @contextmanager

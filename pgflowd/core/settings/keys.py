@@ -76,8 +76,8 @@ def name(default: str, doc: str) -> Any:
     return _field(Key(KeyKind.NAME, default, doc, may_be_empty=not default), default)
 
 
-def text(doc: str) -> Any:
-    return _field(Key(KeyKind.TEXT, "", doc, may_be_empty=True), "")
+def text(doc: str, default: str = "") -> Any:
+    return _field(Key(KeyKind.TEXT, default, doc, may_be_empty=True), default)
 
 
 def path(default: str, doc: str) -> Any:

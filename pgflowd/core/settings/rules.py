@@ -4,8 +4,8 @@ Checks keys against each other, and against the served flows and the path of the
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
 overrides one of them, and with what a daemon needs at least (E105). A token must be elsewhere
 (E105), an address that other machines reach needs one (E106), and the URL of a trace names one
-(E105). A daemon that is about to serve also checks `missing_flows` (E111), `unserved` (E108) and
-`socket_too_long` (E112). Pure.
+(E105); `web_rules` has those of the dashboard. A daemon that is about to serve also checks
+`missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.settings.keys import KeyPath
 from pgflowd.core.settings.sections import Settings, WorkerSettings
 from pgflowd.core.settings.values import format_duration
+from pgflowd.core.settings.web_rules import contradictions_of_web
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
@@ -64,6 +65,7 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
         problems.append(_token(settings))
     if ("telemetry", "trace_url") not in invalid:
         problems.append(_trace_url(settings))
+    problems += contradictions_of_web(settings, invalid)
     return [problem for problem in problems if problem]
 
 

@@ -253,6 +253,47 @@ class TelemetrySettings:
         return self.traces == "on"
 
 
+@dataclass(frozen=True)
+class WebSettings:
+    """The dashboard: where it listens, who may see it, who may act."""
+
+    listen: str = address(
+        "127.0.0.1:7460", "where `pgflowd web` listens; others than loopback need a login"
+    )
+    url: Ref = secret("", "the database, for reading; empty: that of [database]")  # noqa: RUF009
+    operator_url: Ref = secret(  # noqa: RUF009
+        "", "the database, for actions, as a member of pgflow_operator; empty: nobody acts"
+    )
+    auth: str = choice(
+        "key",
+        "key: the link that is printed at the start; password: names and passwords; proxy: a proxy "
+        "names the user; none: everybody who reaches it may look",
+        "password",
+        "proxy",
+        "none",
+    )
+    users: str = path("", "password: the file of `pgflowd web passwd`, mode 0600")
+    tokens: str = path("", "the file of `pgflowd web token`, for programs, mode 0600")
+    secret: str = path("", "a file with what signs logins, mode 0600; empty: new at each start")
+    proxy_user: str = text("proxy: the header that names the user", "X-Forwarded-User")
+    operators: tuple[str, ...] = texts((), "proxy: the users that may act; others may look")
+    trusted_proxies: tuple[str, ...] = texts((), 'addresses, networks or "unix"')
+    hosts: tuple[str, ...] = texts((), "names under which browsers reach it, besides localhost")
+    base_path: str = text("the path below which a proxy offers it, such as /flows")
+    payloads: str = choice(
+        "redacted",
+        "inputs and outputs on pages; redacted: without the keys of logging.redact; hidden: their "
+        "sizes only",
+        "hidden",
+        "shown",
+    )
+
+    @property
+    def address(self) -> Address:
+        """Where to listen."""
+        return parse_address(self.listen)
+
+
 SECTIONS: Mapping[str, type] = MappingProxyType(
     {
         "pgflowd": DaemonSettings,
@@ -263,6 +304,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "logging": LoggingSettings,
         "http": HttpSettings,
         "telemetry": TelemetrySettings,
+        "web": WebSettings,
     }
 )
 
@@ -300,6 +342,7 @@ class Settings:
     logging: LoggingSettings = LoggingSettings()
     http: HttpSettings = HttpSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    web: WebSettings = WebSettings()
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read
     origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)

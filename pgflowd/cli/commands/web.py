@@ -1,0 +1,257 @@
+"""
+`pgflowd web`: serves the dashboard, and writes the files of its logins.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.groups import Group
+from pgflowd.core.documents import versioned
+from pgflowd.core.redact import one_line, secrets_in
+from pgflowd.errors import ConfigError, PgflowdError, Problem
+
+if TYPE_CHECKING:
+    from pgflowd.core.settings.sections import Settings
+    from pgflowd.core.settings.values import Ref
+    from pgflowd.web.login_files import LoginFile
+
+NEEDED = ("starlette", "uvicorn", "httptools", "jinja2")  # the extra `web`
+INSTALL = "pip install 'pgflowd[web]'"
+BACKLOG = 1024
+
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("--listen", metavar="ADDRESS", help="Listen here, as 127.0.0.1:7460 or unix:PATH.")
+@click.option("--read-only", is_flag=True, help="Let nobody act.")
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
+@click.pass_context
+@pass_app
+def web(app: App, ctx: click.Context, listen: str | None, read_only: bool, opens: bool) -> None:
+    """Serve the dashboard, and print the link that opens it.
+
+    It runs until TERM or Ctrl-C. [web] of the config says where it listens, who may see it and who
+    may act. The link holds a key, new at each start; keep it to yourself.
+
+    \b
+    Example: pgflowd web --open
+             pgflowd web passwd jane --act
+    """
+    if not is_installed():
+        text = "the dashboard needs more packages"
+        raise ConfigError([Problem("E503", text, None, INSTALL)])
+    if ctx.invoked_subcommand is None:
+        app.command_flags["--listen"] = (("web", "listen"), listen)
+        _serve(app, is_read_only=read_only, opens=opens)
+
+
+@web.command()
+@click.argument("name")
+@click.option("--act", is_flag=True, help="They may act, not only look.")
+@pass_app
+def passwd(app: App, name: str, act: bool) -> None:
+    """Set the password of a user, in the file of [web] users.
+
+    Asks for it on a terminal, else reads a line. Logins with the older password end. To remove a
+    user, delete the line.
+
+    \b
+    Example: pgflowd web passwd jane --act
+    """
+    from pgflowd.web.login_files import Login
+    from pgflowd.web.passwords import LEAST_CHARS, MAX_CHARS, hash_of
+
+    file = _login_file(app, "users", name)
+    password = _read_password()
+    if not LEAST_CHARS <= len(password) <= MAX_CHARS:
+        raise click.UsageError(f"a password has at least {LEAST_CHARS} characters")
+    replaced = file.put(Login(name, act, hash_of(password)))
+    rights = "look and act" if act else "look"
+    done = "has a new password" if replaced else "is added"
+    app.print_result(
+        f"{name} {done}, and may {rights}", name=name, may_act=act, file=str(file.path),
+        replaced=replaced,
+    )  # fmt: skip
+
+
+@web.command()
+@click.argument("name")
+@click.option("--act", is_flag=True, help="It may act, not only look.")
+@pass_app
+def token(app: App, name: str, act: bool) -> None:
+    """Make a token for a program, which sends it as "Authorization: Bearer TOKEN".
+
+    It is printed once; the file of [web] tokens has its hash. A new one of the same name replaces
+    it. To remove one, delete the line.
+
+    \b
+    Example: pgflowd web token ci
+    """
+    from pgflowd.web.login_files import new_token
+
+    file = _login_file(app, "tokens", name)
+    made, login = new_token(name, may_act=act)
+    replaced = file.put(login)
+    app.print_result(
+        made, name=name, may_act=act, file=str(file.path), replaced=replaced, token=made
+    )
+
+
+def is_installed() -> bool:
+    """Whether the extra `web` is there."""
+    return all(find_spec(name) is not None for name in NEEDED)
+
+
+def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
+    import setproctitle
+
+    from pgflowd.host.logs import open_log
+    from pgflowd.host.systemd import Notifier
+    from pgflowd.web.server import serve
+    from pgflowd.web.serving import served
+
+    settings = app.settings
+    level = "debug" if app.verbose else "warning" if app.quiet else settings.logging.level
+    log = open_log(
+        replace(settings.logging, level=level), process="web", name=settings.pgflowd.name
+    )
+    url = _url(app, settings.web.url, "url") or app.database_url
+    operator_url = "" if is_read_only else _url(app, settings.web.operator_url, "operator_url")
+    log.hide(app.secrets)
+    made = served(
+        settings.web, url=url, operator_url=operator_url, owner=_owner(), records=log
+    )  # fmt: skip
+    link = _link(settings, made.key)
+    notifier = Notifier()
+    setproctitle.setproctitle(f"{settings.pgflowd.name}: web")
+
+    def tell(browse: Callable[[], None] | None) -> None:
+        notifier.ready(f"listens at {settings.web.listen}")
+        log.info("web.started", listen=settings.web.listen, auth=settings.web.auth)
+        _print_link(app, settings, link)
+        if browse is not None:
+            browse()
+
+    def end() -> None:
+        notifier.stopping("ends")
+        made.dashboard.end()
+
+    with _listening(settings) as listener, ExitStack() as opened:
+        browse = opened.enter_context(_opening(link)) if opens else None
+        serve(made.application, listener, log, on_ready=lambda: tell(browse), on_end=end)
+    log.info("web.stopped")
+
+
+def _print_link(app: App, settings: Settings, link: str) -> None:
+    if app.json:
+        app.print_json_line(versioned({"listen": settings.web.listen, "link": link}))
+        return
+    app.print(f"dashboard  {link}")
+    app.note("  Ctrl-C ends it")
+    sys.stdout.flush()
+
+
+def _link(settings: Settings, key: str) -> str:
+    """The address to open; with the key, if it takes one."""
+    address, base = settings.web.address, settings.web.base_path
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    start = f"unix:{address.path}:" if address.path else f"http://{host}:{address.port}"
+    return f"{start}{base}/" + (f"?key={key}" if key else "")
+
+
+@contextmanager
+def _opening(link: str) -> Iterator[Callable[[], None]]:
+    """
+    Yield what opens the link in a browser. Others can see the words of its command line, so it
+    gets the address of a file that we alone can read, and that leads on.
+    """
+    import webbrowser
+
+    with tempfile.TemporaryDirectory(prefix="pgflowd-") as directory:
+        page = Path(directory, "dashboard.html")
+        page.write_text(f'<meta http-equiv="refresh" content="0;url={link}">', encoding="ascii")
+        browse = partial(webbrowser.open, page.as_uri())
+        yield threading.Thread(target=browse, daemon=True).start  # one in a terminal would wait
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """Yield the listening socket. E510: it cannot be had."""
+    from pgflowd.host.socket_place import SocketInUse, SocketPathError, SocketPlace
+
+    address = settings.web.address
+    try:
+        if address.path:
+            place = SocketPlace(Path(address.path), BACKLOG)
+            if settings.web.auth in ("password", "proxy"):
+                Path(address.path).chmod(0o660)  # for the group, in which a proxy may be
+        else:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            listener = socket.create_server(
+                (address.host, address.port), family=family, backlog=BACKLOG
+            )
+    except (OSError, SocketInUse, SocketPathError) as error:
+        why = "another process has it" if isinstance(error, SocketInUse) else str(error)
+        text = f"[web] listen = {settings.web.listen} cannot be used: {one_line(why, 200)}"
+        remedy = "end who has it, or name another address with --listen"
+        raise PgflowdError(text, code="E510", next=remedy) from None
+    if not address.path:
+        with listener:
+            yield listener
+        return
+    try:
+        yield place.listener
+    finally:
+        place.leave()
+
+
+def _url(app: App, ref: Ref, key: str) -> str:
+    from pgflowd.host.config_refs import read
+
+    url = read(ref, place=f"[web] {key}")
+    app.secrets.update(secrets_in(url))
+    return url
+
+
+def _owner() -> str:
+    """The user of this process, who has the link."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _login_file(app: App, key: str, name: str) -> LoginFile:
+    """The file of [web] users or tokens, for a line with this name."""
+    from pgflowd.web.login_files import LoginFile, is_name
+
+    path: str = getattr(app.settings.web, key)
+    if not path:
+        remedy = f'write {key} = "/etc/pgflowd/{key}" in [web]'
+        raise ConfigError([Problem("E502", f"[web] {key} names no file", None, remedy)])
+    if not is_name(name):
+        raise click.UsageError(
+            f"'{one_line(name, 60)}' is not a name: at most 64 characters, no blanks and no ':'"
+        )
+    return LoginFile(path, key)
+
+
+def _read_password() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    return sys.stdin.readline().rstrip("\r\n")

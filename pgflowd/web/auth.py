@@ -1,0 +1,290 @@
+"""
+Finds out who makes a request.
+
+`Login` is how the dashboard is served: a cookie, a token, or the header of a proxy; it also
+answers the pages for logging in and out. `Asked` is how it is mounted: the application knows.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import parse_qs, urlencode
+
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope
+
+from pgflowd.core.settings.sections import WebSettings
+from pgflowd.web import request_checks as checks
+from pgflowd.web.bodies import read_form
+from pgflowd.web.failed_logins import FailedLogins, keys_of
+from pgflowd.web.login_files import LoginFile, owner_of
+from pgflowd.web.passwords import MAX_CHARS, PasswordChecks
+from pgflowd.web.proxies import TrustedProxies
+from pgflowd.web.records import Records
+from pgflowd.web.refusals import NotLoggedIn, Refused
+from pgflowd.web.rendering import render
+from pgflowd.web.sessions import Session, Sessions, cookie_in, set_cookie, stamp_of
+from pgflowd.web.users import User
+
+FindUser = Callable[[Scope], Awaitable[User | None]]
+"""Of an application that mounts the dashboard: who has sent this request."""
+
+
+class Auth(Protocol):
+    """How users are known."""
+
+    def placed(self, scope: Scope) -> Scope:
+        """Check for whom the request is, and return it with its root path and client."""
+
+    async def user_of(self, scope: Scope) -> User:
+        """Return who makes it. NotLoggedIn."""
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        """Answer a request that is about logging in or out; None: it is not."""
+
+
+class Asked:
+    """The application that mounts the dashboard knows its users."""
+
+    def __init__(self, find: FindUser) -> None:
+        self._find = find
+
+    def placed(self, scope: Scope) -> Scope:
+        return scope
+
+    async def user_of(self, scope: Scope) -> User:
+        user = await self._find(scope)
+        if user is None:
+            raise NotLoggedIn("nobody is logged in", "log in to the application")
+        return user
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        return None
+
+
+class Login:
+    """The dashboard asks for logins itself, as `[web] auth` says."""
+
+    def __init__(
+        self, web: WebSettings, *, key: str, owner: str, secret: bytes, records: Records
+    ) -> None:
+        self._web, self._records = web, records
+        self._hosts = checks.known_hosts(web.address.host, web.hosts)
+        self._proxies = TrustedProxies(web.trusted_proxies)
+        self._tokens = LoginFile(web.tokens, "tokens") if web.tokens else None
+        self._way = _way_of(web, key, owner, Sessions(secret), records)
+
+    def placed(self, scope: Scope) -> Scope:
+        checks.check_names(scope)
+        checks.check_host(scope, self._hosts)
+        base = self._proxies.prefix_of(scope) or self._web.base_path
+        path = scope["path"]
+        is_whole = path == base or path.startswith(f"{base}/")  # the proxy has kept the prefix
+        client = self._proxies.address_of(scope)
+        return {
+            **scope,
+            "root_path": base,
+            "path": path if is_whole else base + path,
+            "client": (client, 0),
+            "pgflowd.peer": scope.get("client"),  # who has connected, maybe a proxy
+        }
+
+    async def user_of(self, scope: Scope) -> User:
+        token = _bearer(scope)
+        if token is not None and (self._tokens or self._web.auth != "proxy"):
+            return self._program(token)
+        return self._way.user_of(scope)
+
+    def _program(self, token: str) -> User:
+        login = owner_of(token, self._tokens.logins()) if self._tokens else None
+        if login is None:
+            next = "`pgflowd web token NAME` makes one" if self._tokens else "set tokens in [web]"
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise NotLoggedIn("the token is not known", next, headers=headers)
+        return User(login.name, login.may_act, is_program=True)
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        if page_of(scope) == "/logout" and scope["method"] == "POST":
+            checks.check_origin(scope)
+            answer = see_other(scope, "/")
+            answer.headers["Set-Cookie"] = set_cookie(scope, "")
+            return answer
+        return await self._way.answer(scope, receive)
+
+
+class _ByKey:
+    """Who has the link that was printed at the start is its user."""
+
+    def __init__(self, key: str, owner: str, sessions: Sessions, records: Records) -> None:
+        self._key, self._owner, self._sessions, self._records = key, owner, sessions, records
+
+    def user_of(self, scope: Scope) -> User:
+        session = _session_in(scope, self._sessions)
+        if session is None or session.stamp != _KEY_STAMP:
+            next = "open the link that it has printed at its start"
+            raise NotLoggedIn("this dashboard is opened by a link with a key", next)
+        return User(session.name, may_act=True)
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        keys = parse_qs(scope["query_string"].decode("latin-1")).get("key")
+        if not keys or scope["method"] == "POST":
+            return None
+        if not equal(keys[0], self._key):
+            next = "open the link that was printed at the last start; each start has its own"
+            raise NotLoggedIn("the key of this link is not right", next)
+        self._records.write("info", "web.login", user=self._owner, client=scope["client"][0])
+        session = Session(self._owner, _KEY_STAMP)
+        # A page and not a redirect: after one, a browser that came from another site
+        # would not send the cookie. The page also takes the key from the address.
+        html = render("entered.html", root=scope["root_path"]).html
+        headers = {"Set-Cookie": set_cookie(scope, self._sessions.sign(session, time.time()))}
+        return Response(html, headers=headers, media_type="text/html")
+
+
+class _ByPassword:
+    """Names and passwords, from the file of `[web] users`."""
+
+    def __init__(self, users: LoginFile, sessions: Sessions, records: Records) -> None:
+        self._users, self._sessions, self._records = users, sessions, records
+        self._failed, self._checks = FailedLogins(), PasswordChecks()
+
+    def user_of(self, scope: Scope) -> User:
+        session = _session_in(scope, self._sessions)
+        login = self._users.logins().get(session.name) if session else None
+        if session is None or login is None or session.stamp != stamp_of(login.hash):
+            raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
+        return User(login.name, login.may_act)
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        if page_of(scope) != "/login":
+            return self._to_login(scope)
+        if scope["method"] != "POST":
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            return self._page(scope, own_path(query.get("next", ["/"])[0]))
+        checks.check_origin(scope)
+        form = await read_form(scope, receive)
+        name, password = (form.get(field, [""])[0] for field in ("name", "password"))
+        there = own_path(form.get("next", ["/"])[0])
+        stamp = await self._stamp_for(name, password, scope["client"][0])
+        if stamp is None:
+            return self._page(scope, there, failed=True)
+        answer = see_other(scope, there)
+        cookie = self._sessions.sign(Session(name, stamp), time.time())
+        answer.headers["Set-Cookie"] = set_cookie(scope, cookie)
+        return answer
+
+    async def _stamp_for(self, name: str, password: str, client: str) -> str | None:
+        """Return the stamp of a login; None: the password is wrong. Refused: too many were."""
+        keys = keys_of(name, client)
+        if wait_s := self._failed.wait_s(keys, time.monotonic()):
+            self._records.write("warning", "web.login_refused", user=name[:64], client=client)
+            text = "too many logins have failed"
+            wait = str(int(wait_s) + 1)
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS, text, next=f"try again in {wait} s",
+                headers={"Retry-After": wait},
+            )  # fmt: skip
+        login = self._users.logins().get(name)
+        self._failed.add(keys, time.monotonic())
+        hashed = login.hash if login else None
+        if not await self._checks.is_right(password[:MAX_CHARS], hashed) or login is None:
+            self._records.write("warning", "web.login_failed", user=name[:64], client=client)
+            return None
+        self._failed.take_back(keys)
+        self._records.write("info", "web.login", user=name, client=client)
+        return stamp_of(login.hash)
+
+    def _to_login(self, scope: Scope) -> Response | None:
+        """Send a browser without a login to the page that asks for one."""
+        accepts = checks.value_of(scope, "accept") or ""
+        if scope["method"] == "POST" or "text/html" not in accepts or _bearer(scope) is not None:
+            return None
+        try:
+            self.user_of(scope)
+        except NotLoggedIn:
+            query = scope["query_string"].decode("latin-1")
+            wanted = page_of(scope) + (f"?{query}" if query else "")
+            return see_other(scope, f"/login?{urlencode({'next': wanted})}")
+        return None
+
+    def _page(self, scope: Scope, there: str, *, failed: bool = False) -> Response:
+        html = render(
+            "login.html", root=scope["root_path"], there=there, failed=failed,
+            needs_https=not checks.is_loopback(scope),
+        ).html  # fmt: skip
+        status = HTTPStatus.UNAUTHORIZED if failed else HTTPStatus.OK
+        return Response(html, status, media_type="text/html")
+
+
+class _ByProxy:
+    """A proxy names the user."""
+
+    def __init__(self, web: WebSettings) -> None:
+        self._proxies = TrustedProxies(web.trusted_proxies)
+        self._header, self._operators = web.proxy_user, frozenset(web.operators)
+
+    def user_of(self, scope: Scope) -> User:
+        peer = {**scope, "client": scope["pgflowd.peer"]}
+        name = self._proxies.name_of_user(peer, self._header)
+        return User(name, name in self._operators)
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        return None
+
+
+class _Everybody:
+    """Whoever reaches it may look."""
+
+    def user_of(self, scope: Scope) -> User:
+        return User("")
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        return None
+
+
+def _way_of(
+    web: WebSettings, key: str, owner: str, sessions: Sessions, records: Records
+) -> _ByKey | _ByPassword | _ByProxy | _Everybody:
+    if web.auth == "key":
+        return _ByKey(key, owner, sessions, records)
+    if web.auth == "password":
+        return _ByPassword(LoginFile(web.users, "users"), sessions, records)
+    return _ByProxy(web) if web.auth == "proxy" else _Everybody()
+
+
+_KEY_STAMP = stamp_of("key")
+
+
+def equal(given: str, right: str) -> bool:
+    """Compare two texts in a time that tells nothing."""
+    return hmac.compare_digest(given.encode(), right.encode())
+
+
+def page_of(scope: Scope) -> str:
+    """The path below the root path."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", "")) or "/"
+
+
+def own_path(text: str) -> str:
+    """Return a path of ours; "/" for what a browser may take for another host."""
+    is_ours = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if is_ours and text.isascii() else "/"
+
+
+def see_other(scope: Scope, path: str) -> Response:
+    """Send the browser to a path of ours."""
+    return RedirectResponse(scope.get("root_path", "") + path, HTTPStatus.SEE_OTHER)
+
+
+def _session_in(scope: Scope, sessions: Sessions) -> Session | None:
+    cookie = cookie_in(scope)
+    return sessions.read(cookie, time.time()) if cookie else None
+
+
+def _bearer(scope: Scope) -> str | None:
+    scheme, _, token = (checks.value_of(scope, "authorization") or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

@@ -1,0 +1,160 @@
+"""
+Stands around the dashboard: checks each request, finds its user, and limits what it may take.
+
+Every answer leaves with the headers of `answers`, those of errors too. An exception becomes a page
+with a number, which is in the log beside its traceback.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pgflowd.core.redact import one_line
+from pgflowd.errors import PgflowdError
+from pgflowd.web import answers
+from pgflowd.web import request_checks as checks
+from pgflowd.web.auth import Auth, page_of
+from pgflowd.web.bodies import limited
+from pgflowd.web.records import Records, Refusals
+from pgflowd.web.refusals import NotLoggedIn, Refused
+from pgflowd.web.users import User
+
+AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own
+RETRY_AFTER_S = 2
+_STREAM = "text/event-stream"
+_FOR_EVERYBODY = "/assets/"  # the style of the login page
+
+
+class Guard:
+    """The dashboard, as others reach it."""
+
+    def __init__(
+        self, application: ASGIApp, auth: Auth, records: Records, *, may_act: bool
+    ) -> None:
+        self._application, self._auth, self._records = application, auth, records
+        self._may_act = may_act  # whether anybody may
+        self._refusals = Refusals(records, time.monotonic)
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._application(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _Answer(scope, send)
+        try:
+            checks.check_head(scope)
+            with self._place(answer):
+                await self._checked(scope, limited(receive), answer)
+        except Refused as refusal:
+            self._log(answer.scope, refusal)
+            await self._send_error(receive, answer, refusal, is_last=True)
+        except PgflowdError as error:
+            await self._send_error(receive, answer, error)
+        except Exception as error:
+            bug = self._bug(scope, error, answer.state.get("number") or secrets.token_hex(4))
+            await self._send_error(receive, answer, bug, is_last=True)
+
+    async def _checked(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        scope = answer.scope = self._auth.placed(scope)
+        user: User | None = None
+        if not page_of(scope).startswith(_FOR_EVERYBODY):
+            if (response := await self._auth.answer(scope, receive)) is not None:
+                await response(scope, receive, answer.send)
+                return
+            user = await self._auth.user_of(scope)
+            user = replace(user, may_act=user.may_act and self._may_act)
+            if not user.is_program:
+                checks.check_origin(scope)
+        answer.state = {**scope.get("state", {}), "user": user}
+        await self._application({**scope, "state": answer.state}, receive, answer.send)
+
+    @contextmanager
+    def _place(self, answer: _Answer) -> Iterator[None]:
+        """Have one of the places for requests, until the answer turns out to be a stream."""
+        if self._open >= AT_ONCE:
+            text = f"{AT_ONCE} requests are being answered"
+            headers = {"Retry-After": str(RETRY_AFTER_S)}
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, text, next="try again in a moment", headers=headers
+            )
+        self._open += 1
+        answer.leave = self._leave
+        try:
+            yield
+        finally:
+            answer.left()
+
+    def _leave(self) -> None:
+        self._open -= 1
+
+    async def _send_error(
+        self, receive: Receive, answer: _Answer, error: PgflowdError, *, is_last: bool = False
+    ) -> None:
+        """Answer with an error; after a refusal the rest of the connection is not read."""
+        if answer.has_begun:
+            return  # the server closes the connection, so nobody takes it for a whole answer
+        scope = answer.scope
+        response = answers.error_response(scope, error)
+        if is_last and str(scope.get("http_version", "1.1")).startswith("1"):
+            response.headers["Connection"] = "close"
+        await response(scope, receive, answer.send)
+
+    def _log(self, scope: Scope, refusal: Refused) -> None:
+        if isinstance(refusal, NotLoggedIn) and scope["method"] != "POST":
+            return  # a browser that comes for the first time
+        client = scope.get("client")
+        self._refusals.write(
+            code=refusal.code, status=int(refusal.status), error=one_line(refusal.text, 300),
+            method=scope["method"][:16], path=one_line(scope["path"], 200),
+            client=client[0] if client else None,
+        )  # fmt: skip
+
+    def _bug(self, scope: Scope, error: Exception, number: str) -> PgflowdError:
+        self._records.write(
+            "error", "web.error", code="E901", number=number, path=one_line(scope["path"], 200),
+            error=f"{type(error).__name__}: {error}"[:500], traceback=traceback.format_exc(),
+        )  # fmt: skip
+        return answers.bug(number)
+
+
+class _Answer:
+    """Sends an answer, with our headers."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.scope = scope  # as it came; later with its root path and client
+        self._send = send
+        self.has_begun = False
+        self.leave: Callable[[], None] | None = None
+        self.state: dict[str, Any] = {}  # of the request
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in answers.headers_of(headers.get("cache-control")).items():
+                headers.setdefault(name, value)
+            if headers.get("content-type", "").startswith(_STREAM):
+                headers["X-Accel-Buffering"] = "no"  # a proxy passes events on at once
+                self.left()
+        await self._send(message)
+
+    def left(self) -> None:
+        """Give the place back, once."""
+        if self.leave is not None:
+            self.leave()
+            self.leave = None

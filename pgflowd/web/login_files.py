@@ -1,0 +1,189 @@
+"""
+The files of `[web] users`, `tokens` and `secret`: reads them, and adds a line.
+
+A line of the first two is `NAME:RIGHTS:HASH`, where the rights are `view` or `act`. A changed file
+counts from the next request on. Only its owner may read and change it (E502).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgflowd.core.redact import one_line
+from pgflowd.errors import ConfigError, Problem
+
+MAX_BYTES = 1024 * 1024  # far above any number of users; an endless file ends here
+LEAST_SECRET_BYTES = 16
+RIGHTS = ("view", "act")
+_NAME = re.compile(r"[^\s:#][^\s:]{0,63}")
+
+
+@dataclass(frozen=True)
+class Login:
+    """A line: who, whether he may act, and the hash of what proves it."""
+
+    name: str
+    may_act: bool
+    hash: str
+
+
+def is_name(name: str) -> bool:
+    """Whether a line can hold it."""
+    return bool(_NAME.fullmatch(name)) and name.isprintable()
+
+
+class LoginFile:
+    """The lines of a file, by name; read again when it has changed."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self.path, self._key = Path(path), key
+        self._state: tuple[int, int, int] | None = None
+        self._logins: dict[str, Login] = {}
+
+    def logins(self) -> Mapping[str, Login]:
+        """Return the lines as they are now. ConfigError E502."""
+        content, state = _read(self.path, self._key, self._state)
+        if content is not None:
+            self._logins = self._parsed(content)
+            self._state = state
+        return self._logins
+
+    def put(self, login: Login) -> bool:
+        """Write the line, in place of an older one of that name. Return whether there was one."""
+        lines = self._lines() if self.path.exists() else [_HEAD[self._key]]
+        kept = [line for line in lines if line.partition(":")[0] != login.name]
+        text = "\n".join([*kept, f"{login.name}:{RIGHTS[login.may_act]}:{login.hash}", ""])
+        self._replace(text)
+        return len(kept) < len(lines)
+
+    def _lines(self) -> list[str]:
+        content, _ = _read(self.path, self._key, None)
+        assert content is not None
+        self._parsed(content)  # a file with a mistake is not written
+        return content.decode().splitlines()
+
+    def _replace(self, text: str) -> None:
+        """Write the file whole or not at all; it stays with its owner."""
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(handle)
+                with suppress(FileNotFoundError):
+                    before = self.path.stat()
+                    os.fchown(handle, before.st_uid, before.st_gid)
+            draft.replace(self.path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def _parsed(self, content: bytes) -> dict[str, Login]:
+        logins: dict[str, Login] = {}
+        try:
+            lines = content.decode().splitlines()
+        except UnicodeDecodeError:
+            raise _unusable(self._key, f"{self.path} is not UTF-8") from None
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            name, _, rest = line.partition(":")
+            rights, _, hashed = rest.partition(":")
+            if not is_name(name) or rights not in RIGHTS or not hashed.strip() or name in logins:
+                text = f"line {number} of {self.path} is not NAME:view:HASH or NAME:act:HASH"
+                if name in logins:
+                    text = f"line {number} of {self.path} has a name that an earlier line has"
+                raise _unusable(self._key, text)
+            logins[name] = Login(name, rights == "act", hashed.strip())
+        return logins
+
+
+_HEAD = {
+    "users": "# Who may log in: NAME:RIGHTS:HASH. `pgflowd web passwd NAME` writes a line.",
+    "tokens": "# Programs: NAME:RIGHTS:SHA256. `pgflowd web token NAME` writes a line.",
+}
+
+
+def read_secret(path: str) -> bytes:
+    """Return what signs logins; without a path something new. ConfigError E502."""
+    if not path:
+        return secrets.token_bytes(32)
+    content, _ = _read(Path(path), "secret", None)
+    assert content is not None
+    if len(content.strip()) < LEAST_SECRET_BYTES:
+        text = f"{path} has less than {LEAST_SECRET_BYTES} bytes"
+        remedy = f"write a random one: openssl rand -hex 32 > {path}"
+        raise _unusable("secret", text, remedy)
+    return hashlib.sha256(content.strip()).digest()
+
+
+def new_token(name: str, *, may_act: bool) -> tuple[str, Login]:
+    """Return a token and its line, which has its hash only."""
+    token = f"pgflowd_{secrets.token_urlsafe(32)}"
+    return token, Login(name, may_act, hashlib.sha256(token.encode()).hexdigest())
+
+
+def owner_of(token: str, logins: Mapping[str, Login]) -> Login | None:
+    """Return whose token it is."""
+    hashed = hashlib.sha256(token.encode()).hexdigest()
+    found = [each for each in logins.values() if hmac.compare_digest(each.hash, hashed)]
+    return found[0] if found else None
+
+
+def _read(
+    path: Path, key: str, known: tuple[int, int, int] | None
+) -> tuple[bytes | None, tuple[int, int, int]]:
+    """Return the content and what tells whether it changes; None: it is as it was known."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        remedy = f"write one with `{_COMMAND[key]}`"
+        raise _unusable(key, f"{path} cannot be read: {error.strerror}", remedy) from None
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise _unusable(key, f"{path} is not a regular file")
+        if state.st_mode & 0o077:
+            text = f"{path} can be read or changed by others (mode {state.st_mode & 0o777:04o})"
+            raise _unusable(key, text, f"chmod 600 {path}")
+        if state.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
+            raise _unusable(
+                key, f"{path} belongs to another user", "its process and its owner must be the same"
+            )
+        version = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if version == known:
+            return None, version
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise _unusable(key, f"{path} has more than {MAX_BYTES // 1024} KiB")
+    return content, version
+
+
+_COMMAND = {
+    "users": "pgflowd web passwd NAME",
+    "tokens": "pgflowd web token NAME",
+    "secret": "openssl rand -hex 32",
+}
+
+
+def _unusable(key: str, text: str, remedy: str | None = None) -> ConfigError:
+    return ConfigError(
+        [
+            Problem(
+                "E502",
+                f"the file of [web] {key} cannot be used: {one_line(text, 300)}",
+                None,
+                remedy,
+            )
+        ]
+    )

@@ -1,0 +1,96 @@
+"""
+Logins that browsers keep, as signed cookies. Pure: the time is an argument.
+
+A cookie holds the name, its end, and a stamp. The stamp changes with the password, so a new
+password ends all logins of its user. The server keeps nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import NamedTuple
+
+from pgflowd.web.request_checks import Scope, host_of, is_loopback, values_of
+
+LASTS_S = 12 * 3600
+
+
+class Session(NamedTuple):
+    """A login: who, and the stamp of what he has logged in with."""
+
+    name: str
+    stamp: str
+
+
+class Sessions:
+    """Signs and reads cookies."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, session: Session, now: float) -> str:
+        """Return the value of a cookie that is valid from now on."""
+        content = {"name": session.name, "stamp": session.stamp, "until": int(now + LASTS_S)}
+        body = _encoded(json.dumps(content).encode())
+        return f"{body}.{self._signature(body)}"
+
+    def read(self, value: str, now: float) -> Session | None:
+        """Return the login of a cookie; None if it is over, or not ours."""
+        body, _, signature = value.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
+            return None
+        content = json.loads(base64.urlsafe_b64decode(_padded(body)))
+        if content["until"] <= now:
+            return None
+        return Session(content["name"], content["stamp"])
+
+    def _signature(self, body: str) -> str:
+        return _encoded(hmac.digest(self._secret, body.encode(), "sha256"))
+
+
+def cookie_name(scope: Scope) -> str:
+    """
+    The name of the cookie: dashboards of one machine, or of one proxy, have each their own, since
+    browsers tell neither ports nor paths apart. Over https nobody else can set it.
+    """
+    suffix = scope.get("root_path", "").replace("/", "-")
+    if is_loopback(scope):
+        return f"pgflowd-{host_of(scope)[1] or '80'}{suffix}"
+    return f"__Host-pgflowd{suffix}"
+
+
+def cookie_in(scope: Scope) -> str | None:
+    """The value of our cookie in a request."""
+    name = cookie_name(scope)
+    for header in values_of(scope, "cookie"):
+        for pair in header.split(";"):
+            key, _, value = pair.strip().partition("=")
+            if key == name:
+                return value.strip('"')
+    return None
+
+
+def set_cookie(scope: Scope, value: str) -> str:
+    """The header that stores the cookie; an empty value removes it."""
+    lasts_s = LASTS_S if value else 0
+    secure = "" if is_loopback(scope) else "; Secure"
+    return (
+        f"{cookie_name(scope)}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Strict"
+        f"{secure}"
+    )
+
+
+def stamp_of(text: str) -> str:
+    """A stamp that tells nothing of the text."""
+    return hashlib.sha256(f"pgflowd session {text}".encode()).hexdigest()[:16]
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _padded(text: str) -> str:
+    return text + "=" * (-len(text) % 4)
