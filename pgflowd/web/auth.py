@@ -27,7 +27,7 @@ from pgflowd.web.proxies import TrustedProxies
 from pgflowd.web.records import Records
 from pgflowd.web.refusals import NotLoggedIn, Refused
 from pgflowd.web.rendering import render
-from pgflowd.web.sessions import Session, Sessions, cookie_in, set_cookie, stamp_of
+from pgflowd.web.sessions import BrowserSession, SignedCookies, cookie_in, set_cookie, stamp_of
 from pgflowd.web.users import User
 
 FindUser = Callable[[Scope], Awaitable[User | None]]
@@ -76,7 +76,7 @@ class Login:
         self._hosts = checks.known_hosts(web.address.host, web.hosts)
         self._proxies = TrustedProxies(web.trusted_proxies)
         self._tokens = LoginFile(web.tokens, "tokens") if web.tokens else None
-        self._way = _way_of(web, key, owner, Sessions(secret), records)
+        self._way = _way_of(web, key, owner, SignedCookies(secret), records)
 
     def placed(self, scope: Scope) -> Scope:
         checks.check_names(scope)
@@ -119,7 +119,7 @@ class Login:
 class _ByKey:
     """Who has the link that was printed at the start is its user."""
 
-    def __init__(self, key: str, owner: str, sessions: Sessions, records: Records) -> None:
+    def __init__(self, key: str, owner: str, sessions: SignedCookies, records: Records) -> None:
         self._key, self._owner, self._sessions, self._records = key, owner, sessions, records
 
     def user_of(self, scope: Scope) -> User:
@@ -137,7 +137,7 @@ class _ByKey:
             next = "open the link that was printed at the last start; each start has its own"
             raise NotLoggedIn("the key of this link is not right", next)
         self._records.write("info", "web.login", user=self._owner, client=scope["client"][0])
-        session = Session(self._owner, _KEY_STAMP)
+        session = BrowserSession(self._owner, _KEY_STAMP)
         # A page and not a redirect: after one, a browser that came from another site
         # would not send the cookie. The page also takes the key from the address.
         html = render("entered.html", root=scope["root_path"]).html
@@ -148,7 +148,7 @@ class _ByKey:
 class _ByPassword:
     """Names and passwords, from the file of `[web] users`."""
 
-    def __init__(self, users: LoginFile, sessions: Sessions, records: Records) -> None:
+    def __init__(self, users: LoginFile, sessions: SignedCookies, records: Records) -> None:
         self._users, self._sessions, self._records = users, sessions, records
         self._failed, self._checks = FailedLogins(), PasswordChecks()
 
@@ -173,7 +173,7 @@ class _ByPassword:
         if stamp is None:
             return self._page(scope, there, failed=True)
         answer = see_other(scope, there)
-        cookie = self._sessions.sign(Session(name, stamp), time.time())
+        cookie = self._sessions.sign(BrowserSession(name, stamp), time.time())
         answer.headers["Set-Cookie"] = set_cookie(scope, cookie)
         return answer
 
@@ -247,7 +247,7 @@ class _Everybody:
 
 
 def _way_of(
-    web: WebSettings, key: str, owner: str, sessions: Sessions, records: Records
+    web: WebSettings, key: str, owner: str, sessions: SignedCookies, records: Records
 ) -> _ByKey | _ByPassword | _ByProxy | _Everybody:
     if web.auth == "key":
         return _ByKey(key, owner, sessions, records)
@@ -280,7 +280,7 @@ def see_other(scope: Scope, path: str) -> Response:
     return RedirectResponse(scope.get("root_path", "") + path, HTTPStatus.SEE_OTHER)
 
 
-def _session_in(scope: Scope, sessions: Sessions) -> Session | None:
+def _session_in(scope: Scope, sessions: SignedCookies) -> BrowserSession | None:
     cookie = cookie_in(scope)
     return sessions.read(cookie, time.time()) if cookie else None
 

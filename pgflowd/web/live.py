@@ -114,8 +114,9 @@ class Live:
 
 
 def session_of(request: Request) -> str:
-    """Whose streams are counted together."""
-    return request.client.host if request.client else ""
+    """Whose streams are counted together: a user's at an address."""
+    user = getattr(request.state, "user", None)
+    return f"{user.name if user else ''} {request.client.host if request.client else ''}"
 
 
 def _shown(request: Request) -> list[str]:

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[^\s:#][^\s:]{0,63}")
 
 
 @dataclass(frozen=True)
-class Login:
+class LoginLine:
     """A line: who, whether he may act, and the hash of what proves it."""
 
     name: str
@@ -47,9 +47,9 @@ class LoginFile:
     def __init__(self, path: str, key: str) -> None:
         self.path, self._key = Path(path), key
         self._state: tuple[int, int, int] | None = None
-        self._logins: dict[str, Login] = {}
+        self._logins: dict[str, LoginLine] = {}
 
-    def logins(self) -> Mapping[str, Login]:
+    def logins(self) -> Mapping[str, LoginLine]:
         """Return the lines as they are now. ConfigError E502."""
         content, state = _read(self.path, self._key, self._state)
         if content is not None:
@@ -57,7 +57,7 @@ class LoginFile:
             self._state = state
         return self._logins
 
-    def put(self, login: Login) -> bool:
+    def put(self, login: LoginLine) -> bool:
         """Write the line, in place of an older one of that name. Return whether there was one."""
         lines = self._lines() if self.path.exists() else [_HEAD[self._key]]
         kept = [line for line in lines if line.partition(":")[0] != login.name]
@@ -88,8 +88,8 @@ class LoginFile:
             draft.unlink(missing_ok=True)
             raise
 
-    def _parsed(self, content: bytes) -> dict[str, Login]:
-        logins: dict[str, Login] = {}
+    def _parsed(self, content: bytes) -> dict[str, LoginLine]:
+        logins: dict[str, LoginLine] = {}
         try:
             lines = content.decode().splitlines()
         except UnicodeDecodeError:
@@ -104,7 +104,7 @@ class LoginFile:
                 if name in logins:
                     text = f"line {number} of {self.path} has a name that an earlier line has"
                 raise _unusable(self._key, text)
-            logins[name] = Login(name, rights == "act", hashed.strip())
+            logins[name] = LoginLine(name, rights == "act", hashed.strip())
         return logins
 
 
@@ -127,13 +127,13 @@ def read_secret(path: str) -> bytes:
     return hashlib.sha256(content.strip()).digest()
 
 
-def new_token(name: str, *, may_act: bool) -> tuple[str, Login]:
+def new_token(name: str, *, may_act: bool) -> tuple[str, LoginLine]:
     """Return a token and its line, which has its hash only."""
     token = f"pgflowd_{secrets.token_urlsafe(32)}"
-    return token, Login(name, may_act, hashlib.sha256(token.encode()).hexdigest())
+    return token, LoginLine(name, may_act, hashlib.sha256(token.encode()).hexdigest())
 
 
-def owner_of(token: str, logins: Mapping[str, Login]) -> Login | None:
+def owner_of(token: str, logins: Mapping[str, LoginLine]) -> LoginLine | None:
     """Return whose token it is."""
     hashed = hashlib.sha256(token.encode()).hexdigest()
     found = [each for each in logins.values() if hmac.compare_digest(each.hash, hashed)]

@@ -18,26 +18,26 @@ from pgflowd.web.request_checks import Scope, host_of, is_loopback, values_of
 LASTS_S = 12 * 3600
 
 
-class Session(NamedTuple):
+class BrowserSession(NamedTuple):
     """A login: who, and the stamp of what he has logged in with."""
 
     name: str
     stamp: str
 
 
-class Sessions:
+class SignedCookies:
     """Signs and reads cookies."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def sign(self, session: Session, now: float) -> str:
+    def sign(self, session: BrowserSession, now: float) -> str:
         """Return the value of a cookie that is valid from now on."""
         content = {"name": session.name, "stamp": session.stamp, "until": int(now + LASTS_S)}
         body = _encoded(json.dumps(content).encode())
         return f"{body}.{self._signature(body)}"
 
-    def read(self, value: str, now: float) -> Session | None:
+    def read(self, value: str, now: float) -> BrowserSession | None:
         """Return the login of a cookie; None if it is over, or not ours."""
         body, _, signature = value.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
@@ -45,7 +45,7 @@ class Sessions:
         content = json.loads(base64.urlsafe_b64decode(_padded(body)))
         if content["until"] <= now:
             return None
-        return Session(content["name"], content["stamp"])
+        return BrowserSession(content["name"], content["stamp"])
 
     def _signature(self, body: str) -> str:
         return _encoded(hmac.digest(self._secret, body.encode(), "sha256"))

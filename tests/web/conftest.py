@@ -32,7 +32,7 @@ def web(database: ScratchDatabase) -> Iterator[httpx.Client]:
     """A client of the dashboard of the test's database, without a browser."""
     with (
         serving(app(database.dsn, user=anybody)) as address,
-        httpx.Client(base_url=address, headers=OF_OUR_PAGE) as client,
+        httpx.Client(base_url=address, headers=OF_OUR_PAGE, timeout=30) as client,
     ):
         yield client
 

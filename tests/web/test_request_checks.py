@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
-from support.dashboard import Running, everything, running
+from support.covers import covers
+from support.dashboard import Log, Running, everything, running
 
 from pgflowd.web.answers import SECURITY_HEADERS
+from pgflowd.web.records import Refusals
 
 HOST = "Host: localhost"
 
@@ -57,6 +59,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@covers("E508")
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_is_refused_and_the_connection_ends(open_to_all, what):
     status, first, lines = REFUSED[what]
@@ -146,15 +149,25 @@ def test_two_requests_at_once_are_answered_one_after_the_other(open_to_all):
     assert answer.index("/first") < answer.index("/second")
 
 
-def test_refusals_are_logged_but_not_without_an_end(open_to_all):
-    open_to_all.log.records.clear()
+def test_refusals_are_logged_but_not_without_an_end():
+    log, time = Log(), [0.0]
+    refusals = Refusals(log, lambda: time[0])
     for _ in range(60):
-        open_to_all.ask("Host: evil.example", first="GET /%1b%5b31m HTTP/1.1")
+        refusals.write(code="E508")
+    time[0] = 10.0
+    refusals.write(code="E509")
 
-    records = open_to_all.log.records
-    assert 0 < len(records) <= 42  # at most twenty in each of two periods, and what was left out
-    assert {each["event"] for each in records} == {"web.refused"}
-    assert "\x1b" not in str(records)
+    assert [each.get("code") for each in log.records] == ["E508"] * 20 + [None, "E509"]
+    assert log.records[20]["count"] == 40
+
+
+def test_what_a_log_says_of_a_request_is_one_line():
+    with running("", auth="none") as made:
+        made.ask("Host: evil.example", first="GET /%1b%5b31m%0ax HTTP/1.1")
+
+    (record,) = made.log.records
+    assert (record["event"], record["status"]) == ("web.refused", 421)
+    assert record["path"] == "/\\x1b[31m\\nx"
 
 
 def test_a_head_that_ends_late_or_never_ends_the_connection(open_to_all):

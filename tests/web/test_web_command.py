@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from support import documents
+from support.covers import covers
 from support.servers import free_port
 
 from pgflowd.cli.commands import web as command
@@ -43,6 +44,7 @@ def refusal(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tu
     return ended
 
 
+@covers("E510")
 def test_it_prints_a_link_serves_it_logs_and_ends(database, shop, place):
     port = free_port()
     words = ["--json", "--database-url", database.dsn, "--listen", f"127.0.0.1:{port}"]
@@ -84,6 +86,7 @@ def test_an_address_that_others_reach_needs_a_login(refusal, place):
     assert (code, problem["code"], problem["place"]) == (78, "E501", "--listen")
 
 
+@covers("E503")
 def test_without_the_extra_it_says_what_to_install(refusal, monkeypatch):
     monkeypatch.setattr(command, "NEEDED", ("starlette", "no_such_package"))
 

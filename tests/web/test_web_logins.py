@@ -9,12 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
+from support.covers import covers
 from support.dashboard import Running, running
 
 from pgflowd.web.failed_logins import FailedLogins, keys_of
-from pgflowd.web.login_files import Login, LoginFile, new_token
+from pgflowd.web.login_files import LoginFile, LoginLine, new_token
 from pgflowd.web.passwords import hash_of, is_right
-from pgflowd.web.sessions import LASTS_S, Session, Sessions
+from pgflowd.web.sessions import LASTS_S, BrowserSession, SignedCookies
 
 SAME = {"sec-fetch-site": "same-origin"}
 
@@ -23,8 +24,8 @@ SAME = {"sec-fetch-site": "same-origin"}
 def files(tmp_path: Path) -> dict[str, str]:
     """Files with jane, who may act, joe, who may look, and a secret."""
     users = LoginFile(str(tmp_path / "users"), "users")
-    users.put(Login("jane", True, hash_of("correct horse")))
-    users.put(Login("joe", False, hash_of("battery staple")))
+    users.put(LoginLine("jane", True, hash_of("correct horse")))
+    users.put(LoginLine("joe", False, hash_of("battery staple")))
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_text("0123456789abcdef")
@@ -36,6 +37,7 @@ def nothing(client: httpx.Client, **headers: str) -> int:
     return client.get("/nothing", headers=headers, follow_redirects=False).status_code
 
 
+@covers("E509")
 def test_a_link_is_exchanged_for_a_cookie(database, shop):
     with running(database.dsn) as made, made.browser() as browser, made.browser() as other:
         stranger, wrong = browser.get("/"), browser.get("/?key=wrong")
@@ -89,7 +91,7 @@ def test_names_and_passwords(files):
         assert nothing(jane) == 404
         assert jane.get("/api/1/runs?no=1").status_code == 400
 
-        LoginFile(files["users"], "users").put(Login("jane", False, hash_of("another horse")))
+        LoginFile(files["users"], "users").put(LoginLine("jane", False, hash_of("another horse")))
         assert nothing(jane) == 303  # a new password ends her logins
         assert made.log.events() == [
             "web.login_failed", *["web.login"] * 6,
@@ -182,12 +184,12 @@ def test_a_hash_is_of_one_password_and_nobody_has_none():
 
 
 def test_a_session_ends_and_cannot_be_changed():
-    sessions = Sessions(b"secret")
-    cookie = sessions.sign(Session("jäne", "stamp"), 1000.0)
+    sessions = SignedCookies(b"secret")
+    cookie = sessions.sign(BrowserSession("jäne", "stamp"), 1000.0)
 
-    assert sessions.read(cookie, 1000.0 + LASTS_S - 1) == Session("jäne", "stamp")
+    assert sessions.read(cookie, 1000.0 + LASTS_S - 1) == BrowserSession("jäne", "stamp")
     assert sessions.read(cookie, 1000.0 + LASTS_S) is None
-    assert Sessions(b"other").read(cookie, 1000.0) is None
+    assert SignedCookies(b"other").read(cookie, 1000.0) is None
     for position in range(0, len(cookie), 7):
         changed = cookie[:position] + chr(ord(cookie[position]) ^ 1) + cookie[position + 1 :]
         assert sessions.read(changed, 1000.0) is None

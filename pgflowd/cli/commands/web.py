@@ -73,14 +73,14 @@ def passwd(app: App, name: str, act: bool) -> None:
     \b
     Example: pgflowd web passwd jane --act
     """
-    from pgflowd.web.login_files import Login
+    from pgflowd.web.login_files import LoginLine
     from pgflowd.web.passwords import LEAST_CHARS, MAX_CHARS, hash_of
 
     file = _login_file(app, "users", name)
     password = _read_password()
     if not LEAST_CHARS <= len(password) <= MAX_CHARS:
         raise click.UsageError(f"a password has at least {LEAST_CHARS} characters")
-    replaced = file.put(Login(name, act, hash_of(password)))
+    replaced = file.put(LoginLine(name, act, hash_of(password)))
     rights = "look and act" if act else "look"
     done = "has a new password" if replaced else "is added"
     app.print_result(
