@@ -32,6 +32,7 @@ from pgflowd.web.navigation import NAVIGATION
 from pgflowd.web.pages.step import STATUSES
 from pgflowd.web.svg_element import Picture
 from pgflowd.web.svg_graph import flow_graph, run_graph
+from pgflowd.web.svg_grid import run_grid
 from pgflowd.web.svg_spark import load_bar, spark
 from pgflowd.web.svg_strip import task_strip
 from pgflowd.web.svg_timeline import run_timeline
@@ -143,5 +144,5 @@ _environment.globals.update(
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
-    spark=spark, load_bar=load_bar,
+    run_grid=run_grid, spark=spark, load_bar=load_bar,
 )  # fmt: skip

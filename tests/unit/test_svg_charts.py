@@ -11,8 +11,10 @@ from support.hostile import texts
 from support.pictures import parsed, texts_of
 from support.run_documents import START, at, details, failed, state, tasks
 
+from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
-from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
+from pgflowd.web.svg_grid import run_grid
 from pgflowd.web.svg_spark import Bucket, load_bar, spark
 from pgflowd.web.svg_strip import task_strip
 from pgflowd.web.svg_timeline import MAX_BARS, run_timeline
@@ -114,12 +116,40 @@ def test_small_charts_say_their_numbers():
     assert parsed(load_bar(0, 0)).findall("rect")[1].attrib["width"] == "0"
 
 
+def test_a_grid_shows_where_the_newest_runs_failed():
+    ok, bad = StepStatus.COMPLETED, StepStatus.FAILED
+    runs = [
+        GridRun(UUID(int=2), "shop", RunStatus.FAILED, START, at(2), {"pay": ok, "send": bad}),
+        GridRun(UUID(int=1), "shop_v1", RunStatus.STARTED, START, None, {"pay": ok, "old": ok}),
+    ]
+
+    grid = parsed(run_grid(FlowGrid("shop", runs), "/runs/"))
+
+    older, newer = grid.findall("a")  # the newest on the right
+    assert older.attrib["aria-label"] == "run 00000001, running"
+    assert newer.attrib["aria-label"] == "run 00000002, failed after 2s: send"
+    assert newer.attrib["href"] == f"/runs/{UUID(int=2)}"
+    assert [cell.find("title").text for cell in older.findall("g")] == [
+        "pay: completed", "old: completed",
+    ]  # fmt: skip
+    assert [cell.attrib["class"] for cell in newer.findall("g")] == [
+        "status-completed green", "status-failed red",
+    ]  # fmt: skip
+    rows = {cell.find("title").text: cell.find("rect").attrib["y"] for cell in grid.iter("g")
+            if cell.find("title") is not None}  # fmt: skip
+    assert len(set(rows.values())) == 3
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(texts(max_size=30), unique=True, max_size=4), texts(max_size=30))
 def test_hostile_names_are_text(slugs, link):
     run = details(*((state(slug, "started", 1), tasks(slug, running=1)) for slug in slugs))
     strip = StepStrip(RUN, link, [StripCell(0, 0, {TaskStatus.FAILED: 1})])
 
+    states = dict.fromkeys(slugs, StepStatus.FAILED)
+    grid = FlowGrid(link, [GridRun(RUN, link, RunStatus.FAILED, START, None, states)])
+
+    assert len(parsed(run_grid(grid, link)).findall("a/g")) == len(slugs)
     rows = parsed(run_timeline(run, link)).findall("ol/li")
     assert len(rows) == len(slugs)
     assert parsed(task_strip(strip, link)).attrib["aria-label"].startswith("Tasks of ")

@@ -18,6 +18,20 @@ def test_the_page_of_a_run_has_its_graph_and_its_timeline(web, shop):
     assert "(1 failed)" in timeline
 
 
+def test_the_pages_of_a_map_and_of_a_flow_show_where_tasks_failed(web, shop):
+    run = shop.start("store_items", list(range(300)))
+    tasks = shop.claim_all("store_items")
+    for index in range(3):
+        shop.complete(tasks[f"store#{index}"], 1)
+    shop.fail(tasks["store#3"], "no", retry=False)
+
+    strip, grid = web.get(f"/runs/{run}/steps/store").text, web.get("/flows/store_items").text
+
+    assert 'aria-label="tasks 2\N{EN DASH}3: 1 completed, 1 failed"' in strip
+    assert f'href="/runs/{run}/steps/store?after=1"' in strip
+    assert "store: failed" in grid
+
+
 def test_a_live_page_gets_the_nodes_of_its_graph_that_change(web, shop):
     run = shop.start()
     task = shop.claim_all()["website#0"]

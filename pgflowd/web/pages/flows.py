@@ -10,11 +10,13 @@ from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.definition.options import FOLLOWING, Column, option_cells
 from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.documents import versioned
+from pgflowd.core.documents.flow_grid import FlowGrid
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps, unserved_needs
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.documents.statistics import FlowStats, StepStats, stats_of
 from pgflowd.core.graph import Graph, graph_of
 from pgflowd.core.lookup import unknown_flow
+from pgflowd.db.flow_grids import flow_grid
 from pgflowd.db.flows import flow_shape, list_flows, worker_caps
 from pgflowd.db.limits import list_limits
 from pgflowd.db.option_values import option_values
@@ -57,6 +59,7 @@ class ShownFlow:
     tuned: Sequence[OptionValues]  # options that somebody has changed in the database
     stats: FlowStats | None
     since: str
+    grid: FlowGrid
 
     @property
     def graph(self) -> Graph:
@@ -91,6 +94,7 @@ class ShownFlow:
             "caps": [worker.to_json() for worker in self.caps],
             "versions": [version.to_json() for version in self.versions],
             "schedules": [each.to_json() for each in self.schedules],
+            "grid": self.grid.to_json(),
         })  # fmt: skip
 
 
@@ -112,13 +116,13 @@ def flow_page(request: PageRequest) -> ShownFlow:
     slug, since_s = flow.flow_slug, TIMES[since]
     queries: list[Any] = [
         flow_shape(slug), worker_caps(slug), versions_of(name), list_schedules(name),
-        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
+        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s), flow_grid(name),
     ]  # fmt: skip
-    shape, caps, versions, schedules, limits, works, found = execute_together(conn, queries)
+    shape, caps, versions, schedules, limits, works, found, grid = execute_together(conn, queries)
     shape = shape or {"steps": []}
     tuned = [each for each in execute(conn, option_values(slug, shape)) if each.is_tuned]
     stats = next(iter(stats_of(works, found, since_s)), None)
-    return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since)
+    return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since, grid)
 
 
 PAGES = (

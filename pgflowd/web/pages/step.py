@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.documents import versioned
@@ -13,8 +13,8 @@ from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.db.attempts import task_attempts
 from pgflowd.db.operations import get_with_states, run_sync
-from pgflowd.db.query import execute_together
-from pgflowd.db.run_tasks import run_tasks
+from pgflowd.db.query import execute, execute_together
+from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
 from pgflowd.errors import NotFound
 from pgflowd.web.pages.page import Page, PageRequest
@@ -75,6 +75,8 @@ def step_tasks(request: PageRequest) -> ShownTasks:
         [run_tasks(run.run_id, slug, statuses, after, LISTED), run_steps(run.run_id)],
     )
     step = next(each for each in steps if each.step_slug == slug)
+    if step.step_type == "map" and step.tasks > 1:
+        page = replace(page, strip=execute(request.conn, step_strip(run.run_id, slug)))
     return ShownTasks(run, step, page, _chosen(request, run, step))
 
 
