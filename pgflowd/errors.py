@@ -162,6 +162,7 @@ TITLES: dict[str, str] = {
     "E508": "the dashboard refuses the request",
     "E509": "nobody is logged in",
     "E510": "the address of the dashboard cannot be used",
+    "E511": "a field of a form cannot be used",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",

@@ -48,6 +48,7 @@ _BY_CODE = {
     "E429": ExitCode.USAGE,
     "E506": ExitCode.USAGE,
     "E507": ExitCode.NOT_FOUND,
+    "E511": ExitCode.USAGE,
     "E510": ExitCode.TRY_LATER,
 }
 _BY_CLASS = {

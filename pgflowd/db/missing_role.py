@@ -33,7 +33,7 @@ OF_STARTERS = {
     "start",
 }
 OF_OPERATORS = re.compile(
-    r"delete_run|fire_schedule|give_up_task|(pause|resume)_(flow|schedule)|requeue_task|retry"
+    r"delete_run|fire_schedule|give_up_task|(pause|resume)_(flow|schedule)|requeue_task|restart_worker|retry"
     r"|task_(claim|complete|fail|release|wake)|undo"
 )
 OF_VIEWERS = re.compile(

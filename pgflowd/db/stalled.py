@@ -33,10 +33,11 @@ def requeue_task(
     index: int,
     stale_threshold_s: float,
     reason: str | None = None,
+    actor: str | None = None,
 ) -> bool:
     """Put a stalled task back into its queue; this attempt does not count."""
-    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason)
-    sql = "select pgflowd.requeue_task(%s, %s, %s, %s, session_user, %s)"
+    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), actor, reason)
+    sql = "select pgflowd.requeue_task(%s, %s, %s, %s, coalesce(%s, session_user), %s)"
     return bool(execute(conn, Query(sql, params, only)))
 
 
@@ -46,11 +47,12 @@ def give_up_task(
     step: str,
     index: int,
     stale_threshold_s: float,
-    reason: str | None,
+    reason: str | None = None,
+    actor: str | None = None,
 ) -> bool:
     """Fail a stalled task for good, with a reason."""
-    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason)
-    sql = "select pgflowd.give_up_task(%s, %s, %s, %s, %s, session_user)"
+    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason, actor)
+    sql = "select pgflowd.give_up_task(%s, %s, %s, %s, %s, coalesce(%s, session_user))"
     return bool(execute(conn, Query(sql, params, only)))
 
 

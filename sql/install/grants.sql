@@ -63,7 +63,7 @@ begin
         ('pgflowd', 'pgflow_viewer', true, 'sv', '^(current_flow|follow|get_run|input_schema)$'),
         ('pgflow', 'pgflow_operator', true, 'v', '^start_flow_with_states$'),
         ('pgflowd', 'pgflow_operator', true, 'v',
-         '^(answer|cancel|delete_run|fire_schedule|give_up_task|pause|pause_flow|pause_schedule|requeue_task|reschedule|restart_worker|resume|resume_flow|resume_schedule|retry|signal|start|task_claim|task_complete|task_fail|task_release|task_wake|undo)$'),
+         '^(answer|cancel|delete_run|fire_schedule|give_up_task|pause|pause_flow|pause_schedule|requeue_task|reschedule|restart_worker|resume|resume_flow|resume_schedule|restart_worker|retry|signal|start|task_claim|task_complete|task_fail|task_release|task_wake|undo)$'),
         ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue|_?prune|_?delete_runs?)'),
         ('pgflowd', 'pgflow_viewer', false, 'is', ''),
         ('pgflowd', 'pgflow_viewer', false, 'v', '^look_at_daemons$'),

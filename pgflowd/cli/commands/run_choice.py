@@ -1,14 +1,13 @@
 """
 Which runs a verb changes: those that are named, or those that fit the filters of `runs list`.
 
-Of many runs fifty are changed in a transaction. A run that refuses is reported, and keeps none of
-the others; what is printed as done has been committed.
+A run that refuses is reported, and keeps none of the others; what is printed as done has been
+committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -24,7 +23,7 @@ from pgflowd.cli.problems import for_each, print_outcomes
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import counted
-from pgflowd.errors import PgflowdError, RunError, Unreachable
+from pgflowd.errors import PgflowdError
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,7 +34,6 @@ Done = tuple[str, Mapping[str, Any]]  # a line, and its document
 Change = Callable[["psycopg.Connection[Any]", UUID], Done]
 
 MAX_RUNS = 100_000  # at once; `list_runs` looks at no more
-AT_ONCE = 50  # in one transaction: it holds their locks until its end
 OPEN = tuple(one for one in RunStatus if not one.is_end and one is not RunStatus.UNDOING)
 ENDED = tuple(one for one in RunStatus if one.is_end)
 
@@ -128,51 +126,16 @@ def _change_many(
     change: Callable[[UUID], Done],
 ) -> None:
     """Change runs, fifty in a transaction; what is printed as done has been committed."""
+    from pgflowd.db.many_runs import change_many
+
     documents: list[Mapping[str, Any]] = []
     errors: list[PgflowdError] = []
-    for first in range(0, len(run_ids), AT_ONCE):
-        for result in _changed(conn, run_ids[first : first + AT_ONCE], change):
-            if isinstance(result, PgflowdError):
-                errors.append(result)
-                continue
-            line, document = result
-            documents.append(document)
-            if not app.json:
-                app.print(line)
+    for _, result in change_many(conn, run_ids, change):
+        if isinstance(result, PgflowdError):
+            errors.append(result)
+            continue
+        line, document = result
+        documents.append(document)
+        if not app.json:
+            app.print(line)
     print_outcomes(app, "runs", documents, errors)
-
-
-def _changed(
-    conn: psycopg.Connection[Any],
-    run_ids: Sequence[UUID],
-    change: Callable[[UUID], Done],
-) -> Iterator[Done | PgflowdError]:
-    """What became of these runs; one after the other if together they were in somebody's way."""
-    import psycopg
-
-    results: list[Done | PgflowdError] = []
-    with suppress(psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
-        with conn.transaction():
-            results = [_change_one(conn, run_id, change) for run_id in run_ids]
-        yield from results
-        return
-    for run_id in run_ids:
-        try:
-            yield _change_one(conn, run_id, change)
-        except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable) as error:
-            text = str(error.diag.message_primary)
-            yield RunError(f"run {run_id} was left as it is: {text}", next="try it again")
-
-
-def _change_one(
-    conn: psycopg.Connection[Any],
-    run_id: UUID,
-    change: Callable[[UUID], Done],
-) -> Done | PgflowdError:
-    try:
-        with conn.transaction():
-            return change(run_id)
-    except Unreachable:
-        raise
-    except PgflowdError as error:
-        return error

@@ -39,13 +39,12 @@ from pgflowd.cli.terminal.run_view import (
 from pgflowd.core.ids import uuid7
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import RunStatus
-from pgflowd.errors import TypeMismatch, UnknownFlow
+from pgflowd.errors import UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.documents.runs import Run
-    from pgflowd.core.wishes import Wishes
     from pgflowd.db.operations import Operation
 
 STATUSES = tuple(map(str, RunStatus))
@@ -98,11 +97,15 @@ def start(
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
              pgflowd runs start remind '{"customer": 42}' --delay 2h --label customer=42
     """
+    from pgflowd.db import starts
+    from pgflowd.db.input_check import check_input
+
     _check_following(follow, wait, timeout)
     if run_id is None and key is None:
         run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
     with database(app, listening=follow or wait) as conn:
-        operation = _checked_start(conn, flow, input, run_id, key, wishes_of(conn, **wishes))
+        check_input(conn, flow, input)
+        operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = follower_of(app, conn, [run_id], with_output=True) if follow and run_id else None
         started = _start(app, conn, flow, operation, awaits=follow or wait)
@@ -115,26 +118,6 @@ def start(
             wait_for(app, conn, [started.run_id], timeout)
         else:
             app.print_result(str(started.run_id), **started.to_json())
-
-
-def _checked_start(
-    conn: psycopg.Connection[Any],
-    flow: str,
-    input: Any,
-    run_id: UUID | None,
-    key: str | None,
-    wishes: Wishes,
-) -> Operation[Run]:
-    """The start, unless the schema of the deployed code shows that the input does not fit."""
-    from pgflowd.core.typed.schema_check import fault_of
-    from pgflowd.db import starts
-    from pgflowd.db.flows import input_schema
-    from pgflowd.db.query import execute
-
-    schema = execute(conn, input_schema(flow))
-    if schema is not None and (fault := fault_of(schema, input, "input")):
-        raise TypeMismatch(f"{flow}: {fault}", next=f"see `pgflowd flows schema {flow}`")
-    return starts.start(flow, input, run_id, key, wishes)
 
 
 def _check_following(follow: bool, wait: bool, timeout_s: float | None) -> None:

@@ -46,7 +46,7 @@ def fault_of(schema: Any, value: Any, what: str) -> str | None:
 def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterator[str]:
     if not isinstance(schema, Mapping):  # true
         return
-    if target := _target(schema.get("$ref"), root):
+    if target := target_of(schema.get("$ref"), root):
         yield from _faults(target, value, place, key, root)
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
@@ -139,7 +139,7 @@ def _is_read(read: Callable[[str], Any], value: str) -> bool:
     return True
 
 
-def _target(ref: Any, root: Any) -> Any:
+def target_of(ref: Any, root: Any) -> Any:
     """What a reference within the schema leads to."""
     if not isinstance(ref, str) or not ref.startswith("#/"):
         return None

@@ -1,0 +1,115 @@
+"""
+What an action is, and what it gets: the fields that somebody has sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.json import decode
+from pgflowd.db.lookup import find_run
+from pgflowd.errors import PgflowdError
+
+Connection = psycopg.Connection[Any]
+
+
+def bad_field(text: str, next: str | None = None) -> PgflowdError:
+    """The error about a field of a form that cannot be used."""
+    return PgflowdError(text, code="E511", next=next)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a form, which are texts, or of a JSON object."""
+
+    values: Mapping[str, Any]
+    is_json: bool = False
+
+    def text(self, name: str) -> str | None:
+        """A text; None for an empty one."""
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise bad_field(f"the field '{name}' must be a text")
+        return value or None
+
+    def required(self, name: str) -> str:
+        """A text that is not empty."""
+        text = self.text(name)
+        if text is None:
+            raise bad_field(f"the field '{name}' is missing")
+        return text
+
+    def is_set(self, name: str) -> bool:
+        """Whether a box is ticked."""
+        value = self.values.get(name, False)
+        if isinstance(value, bool):
+            return value
+        return self.text(name) is not None
+
+    def number(self, name: str) -> int | None:
+        """A whole number; None without one."""
+        value = self.values.get(name) or None
+        try:
+            return None if value is None else int(value)
+        except (TypeError, ValueError):
+            raise bad_field(f"the field '{name}' must be a whole number") from None
+
+    def json(self, name: str, default: Any = None) -> Any:
+        """A value: of a JSON object as it is there, of a form from its text."""
+        if self.is_json:
+            return self.values.get(name, default)
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return decode(text.encode())
+        except ValueError as error:
+            raise bad_field(f"the field '{name}' is not JSON: {error}") from None
+
+
+@dataclass(frozen=True)
+class ActionRequest:
+    """What somebody asks for."""
+
+    conn: Connection
+    path: Mapping[str, str]
+    fields: Fields
+    actor: str  # `jane (web)`
+
+    def run_id(self) -> UUID:
+        """The run of the address."""
+        return find_run(self.conn, self.path["run"])
+
+    def task(self) -> TaskKey:
+        """The task of the address."""
+        index = self.path["task"]
+        if not (index.isascii() and index.isdigit() and len(index) < 10):
+            raise PgflowdError(f"'{index}' is not the number of a task", code="E506")
+        return TaskKey(self.run_id(), self.path["step"], int(index))
+
+    @property
+    def reason(self) -> str | None:
+        return self.fields.text("reason")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an action did: the document of the command, and the page that shows the result."""
+
+    to: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action, and the fields that it takes."""
+
+    path: str
+    act: Callable[[ActionRequest], Done]
+    fields: frozenset[str]

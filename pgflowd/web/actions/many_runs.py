@@ -1,0 +1,177 @@
+"""
+Actions on many runs: those that somebody has chosen in a list.
+
+The first request chooses: the answer is a page that says how many runs there are, of which flows,
+and asks. The ids stand in that page, so the second request acts on the runs that were counted, and
+on no others. It acts for ten seconds at most; the page with the result has a button for the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents.runs import ListedRun, Run
+from pgflowd.core.statuses import RunStatus
+from pgflowd.db import operations
+from pgflowd.db.many_runs import AT_ONCE, change_many
+from pgflowd.db.operations import Operation, run_sync
+from pgflowd.db.query import execute
+from pgflowd.db.run_search import runs_by_id
+from pgflowd.errors import PgflowdError
+from pgflowd.web.actions.action import ActionRequest, bad_field
+
+MOST = 1000  # runs of a choice; a form holds no more ids
+ASKED_TWICE = 50  # of more than these the number is typed
+_TIME_S = 10.0
+
+Verb = Callable[[UUID, str | None, str], Operation[Run]]
+_UNDOING = (RunStatus.UNDOING, RunStatus.UNDONE)
+
+
+@dataclass(frozen=True)
+class ManyVerb:
+    """What is done to each run, and the statuses of those to which that has been done."""
+
+    operation: Verb
+    already: Sequence[RunStatus]
+
+
+VERBS: Mapping[str, ManyVerb] = {
+    "cancel": ManyVerb(
+        lambda run, reason, actor: operations.cancel(run, reason, actor), [RunStatus.CANCELLED]
+    ),
+    "retry": ManyVerb(
+        lambda run, reason, actor: operations.retry(run, actor, False, reason), [RunStatus.STARTED]
+    ),
+    "undo": ManyVerb(
+        lambda run, reason, actor: operations.undo(run, reason, actor, False), _UNDOING
+    ),
+    "pause": ManyVerb(
+        lambda run, reason, actor: operations.pause(run, reason, actor), [RunStatus.PAUSED]
+    ),
+    "resume": ManyVerb(
+        lambda run, reason, actor: operations.resume(run, reason, actor),
+        [RunStatus.STARTED, RunStatus.WAITING, RunStatus.QUARANTINED],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ChosenRuns:
+    """The runs that somebody has chosen, before anything is done."""
+
+    verb: str
+    runs: Sequence[ListedRun]
+    text: str = ""  # why it asks again
+
+    @property
+    def ids(self) -> str:
+        return ",".join(str(run.run_id) for run in self.runs)
+
+    @property
+    def flows(self) -> list[tuple[str, int]]:
+        """Each flow with the number of its runs, the most first."""
+        return Counter(run.flow_slug for run in self.runs).most_common()
+
+    @property
+    def oldest(self) -> datetime | None:
+        return min((run.started_at for run in self.runs if run.started_at), default=None)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether somebody has to type the number."""
+        return len(self.runs) > ASKED_TWICE
+
+
+@dataclass(frozen=True)
+class ChangedRuns:
+    """What became of runs that somebody has chosen."""
+
+    verb: str
+    reason: str | None
+    done: Sequence[UUID]
+    already: Sequence[UUID]
+    refused: Sequence[tuple[UUID, PgflowdError]]
+    left: Sequence[UUID] = field(default_factory=tuple)  # its time was over
+
+    @property
+    def left_ids(self) -> str:
+        return ",".join(map(str, self.left))
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned(plain({
+            "verb": self.verb,
+            "done": [str(run_id) for run_id in self.done],
+            "already": [str(run_id) for run_id in self.already],
+            "refused": [
+                {"run_id": str(run_id), "code": error.code, "text": error.text, "next": error.next}
+                for run_id, error in self.refused
+            ],
+            "left": [str(run_id) for run_id in self.left],
+        }))  # fmt: skip
+
+
+def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> ChosenRuns:
+    """The runs of these ids, in the order in which their locks are taken."""
+    _verb(request)
+    found = execute(request.conn, runs_by_id(_checked(ids)))
+    if not found:
+        raise bad_field("no run is chosen", next="tick some runs of the list")
+    return ChosenRuns(request.path["verb"], sorted(found, key=lambda run: run.run_id), text)
+
+
+def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
+    """Do it to each run, fifty in a transaction."""
+    verb, reason, until = _verb(request), request.reason, time.monotonic() + _TIME_S
+    rest = sorted(set(_checked(ids)))
+    done: list[UUID] = []
+    already: list[UUID] = []
+    refused: list[tuple[UUID, PgflowdError]] = []
+
+    def change_one(run_id: UUID) -> bool:
+        """Whether something was done."""
+        before = run_sync(request.conn, operations.get(run_id)).status
+        if before in verb.already:
+            return False
+        run_sync(request.conn, verb.operation(run_id, reason, request.actor))
+        return True
+
+    while rest and time.monotonic() < until:
+        some, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+        for run_id, result in change_many(request.conn, some, change_one):
+            if isinstance(result, PgflowdError):
+                refused.append((run_id, result))
+            else:
+                (done if result else already).append(run_id)
+    return ChangedRuns(request.path["verb"], reason, done, already, refused, rest)
+
+
+def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
+    """Whether somebody is sure; of many runs they have typed how many."""
+    if not request.fields.is_set("sure"):
+        return False
+    return len(ids) <= ASKED_TWICE or request.fields.number("count") == len(ids)
+
+
+def _verb(request: ActionRequest) -> ManyVerb:
+    verb = request.path["verb"]
+    if verb not in VERBS:
+        raise PgflowdError(f"'{verb}' cannot be done to many runs", code="E507",
+                           next=f"these can: {', '.join(VERBS)}")  # fmt: skip
+    return VERBS[verb]
+
+
+def _checked(ids: Sequence[str]) -> list[UUID]:
+    if len(ids) > MOST:
+        raise bad_field(f"{len(ids)} runs are chosen; {MOST} are the most", next="choose fewer")
+    try:
+        return [UUID(one) for one in ids]
+    except ValueError:
+        raise bad_field("what is chosen are not ids of runs") from None

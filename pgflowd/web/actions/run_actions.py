@@ -1,0 +1,157 @@
+"""
+Actions on one run, and its start.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from pgflowd.core.documents.runs import FailedAttempt, Run
+from pgflowd.core.ids import uuid7
+from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.text import short_id
+from pgflowd.db import operations, starts
+from pgflowd.db.attempts import failed_attempts
+from pgflowd.db.input_check import check_input
+from pgflowd.db.lookup import flow_slugs
+from pgflowd.db.operations import Operation, run_sync
+from pgflowd.db.query import execute
+from pgflowd.errors import UnknownFlow, WrongState
+from pgflowd.web.actions.action import Action, ActionRequest, Done, bad_field
+
+_LAST_DIGITS = 8  # of a run, that somebody types who deletes it
+
+
+def start(request: ActionRequest) -> Done:
+    """Start a run. The form has its id, so the same form starts one run only."""
+    flow, given = request.path["flow"], request.fields.text("run_id")
+    input = request.fields.json("input", {})
+    check_input(request.conn, flow, input)
+    try:
+        run_id = UUID(given) if given else uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    except ValueError:
+        raise bad_field(f"'{given}' is not the id of a run") from None
+    try:
+        run = run_sync(
+            request.conn, starts.start(flow, input, run_id, None, {"actor": request.actor})
+        )
+    except UnknownFlow as error:
+        raise unknown_flow(flow, flow_slugs(request.conn)) from error
+    return Done(f"/runs/{run.run_id}", run.to_json())
+
+
+def cancel(request: ActionRequest) -> Done:
+    then_undo = request.fields.is_set("undo")
+    return _change(
+        request, lambda run: operations.cancel(run, request.reason, request.actor, then_undo)
+    )
+
+
+def retry(request: ActionRequest) -> Done:
+    even = request.fields.is_set("even_if_cancelled")
+    return _change(request, lambda run: operations.retry(run, request.actor, even, request.reason))
+
+
+def undo(request: ActionRequest) -> Done:
+    again = request.fields.is_set("again")
+    return _change(request, lambda run: operations.undo(run, request.reason, request.actor, again))
+
+
+def pause(request: ActionRequest) -> Done:
+    return _change(request, lambda run: operations.pause(run, request.reason, request.actor))
+
+
+def resume(request: ActionRequest) -> Done:
+    return _change(request, lambda run: operations.resume(run, request.reason, request.actor))
+
+
+def delete(request: ActionRequest) -> Done:
+    """Delete a run; whoever does so has typed its last digits."""
+    run_id = request.run_id()
+    typed = (request.fields.text("digits") or "").lower().removeprefix("…")
+    if not str(run_id).endswith(typed) or len(typed) < _LAST_DIGITS:
+        wanted = f"type {short_id(run_id)}, the last digits of the run"
+        raise bad_field(f"run {short_id(run_id)} was not deleted", next=wanted)
+    with request.conn.transaction():
+        _refuse_stale(request, run_id)
+        gone = run_sync(request.conn, operations.delete(run_id, request.actor))
+    return Done("/runs", {"run_id": str(run_id), "deleted": gone})
+
+
+def signal(request: ActionRequest) -> Done:
+    run_id, name = request.run_id(), request.fields.required("name")
+    payload, dedup = request.fields.json("payload"), request.fields.text("dedup")
+    sent = run_sync(request.conn, operations.signal(run_id, name, payload, request.actor, dedup))
+    return Done(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
+
+
+def approve(request: ActionRequest) -> Done:
+    return _answer(request, is_approved=True)
+
+
+def reject(request: ActionRequest) -> Done:
+    return _answer(request, is_approved=False)
+
+
+def _answer(request: ActionRequest, *, is_approved: bool) -> Done:
+    run_id, note = request.run_id(), request.fields.text("note") or ""
+    answer = operations.answer(run_id, request.path["step"], is_approved, note, request.actor, None)
+    sent = run_sync(request.conn, answer)
+    return Done(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
+
+
+def _change(request: ActionRequest, operation: Callable[[UUID], Operation[Run]]) -> Done:
+    """Perform an operation on the run, unless the page that asked for it was old."""
+    run_id = request.run_id()
+    with request.conn.transaction():
+        _refuse_stale(request, run_id)
+        run = run_sync(request.conn, operation(run_id))
+    return Done(f"/runs/{run_id}", run.to_json())
+
+
+def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
+    """Raise WrongState if the run is no longer as its page has shown it."""
+    shown = request.fields.text("shown")
+    if shown is None:
+        return
+    run = run_sync(request.conn, operations.get(run_id))
+    now = shown_of(run, *execute(request.conn, failed_attempts(run_id)))
+    if shown != now:
+        raise WrongState(
+            f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
+            f" and is {_in_words(now)} now",
+            next="look at it again, and decide then",
+        )
+
+
+def shown_of(run: Run, *failures: FailedAttempt) -> str:
+    """
+    What a form tells of the run that it was made for: its status, and once it has ended the attempt
+    that failed last. While it goes on attempts fail and are retried, which makes no form old.
+    """
+    newest = max((attempt.token for attempt in failures), default=None)
+    return f"{run.status}.{newest}" if run.has_ended and newest else str(run.status)
+
+
+def _in_words(shown: str) -> str:
+    status, _, token = shown.partition(".")
+    word = status.replace("_", " ")
+    return f"{word}, with attempt {token} as the last that failed" if token else word
+
+
+_REASON = frozenset({"reason", "shown"})
+RUN_ACTIONS = (
+    Action("/flows/{flow}/start", start, frozenset({"run_id", "input"})),
+    Action("/runs/{run}/cancel", cancel, _REASON | {"undo"}),
+    Action("/runs/{run}/retry", retry, _REASON | {"even_if_cancelled"}),
+    Action("/runs/{run}/undo", undo, _REASON | {"again"}),
+    Action("/runs/{run}/pause", pause, _REASON),
+    Action("/runs/{run}/resume", resume, _REASON),
+    Action("/runs/{run}/delete", delete, frozenset({"digits", "shown"})),
+    Action("/runs/{run}/signal", signal, frozenset({"name", "payload", "dedup"})),
+    Action("/runs/{run}/steps/{step}/approve", approve, frozenset({"note"})),
+    Action("/runs/{run}/steps/{step}/reject", reject, frozenset({"note"})),
+)

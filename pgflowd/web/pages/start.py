@@ -1,0 +1,71 @@
+"""
+The form that starts a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.ids import uuid7
+from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.typed.schema_example import example_of
+from pgflowd.db.flows import input_schema
+from pgflowd.db.lookup import flow_slugs
+from pgflowd.db.query import execute
+from pgflowd.db.runs import started_runs
+from pgflowd.web.pages.page import Page, PageRequest
+
+_LONGEST_INPUT = 20_000  # characters; a form holds no more
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """A flow, the id that its next run gets, and an input to begin with."""
+
+    flow: str
+    run_id: UUID
+    input: Any
+    is_of_last_run: bool
+    schema: Mapping[str, Any] | None
+
+    @property
+    def text(self) -> str:
+        """The input as people edit it."""
+        text = json.dumps(self.input, indent=2, ensure_ascii=False)
+        return text if len(text) <= _LONGEST_INPUT else "{}"
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({
+            "flow": self.flow,
+            "run_id": str(self.run_id),
+            "input": self.input,
+            "schema": self.schema,
+        })  # fmt: skip
+
+
+def start_form(request: PageRequest) -> StartForm:
+    """The input of the flow's last run, else an example of its schema."""
+    flow = request.path["flow"]
+    known = flow_slugs(request.conn)
+    if flow not in known:
+        raise unknown_flow(flow, known)
+    schema = execute(request.conn, input_schema(flow))
+    last = execute(request.conn, started_runs(flow, 1))
+    run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    if last:
+        return StartForm(flow, run_id, last[0].input, True, schema)
+    return StartForm(flow, run_id, {} if schema is None else example_of(schema), False, schema)
+
+
+def _command(request: PageRequest) -> list[str]:
+    return ["pgflowd", "runs", "start", request.path["flow"], "INPUT"]
+
+
+PAGES = (Page("/flows/{flow}/start", "start.html", start_form, _command),)
