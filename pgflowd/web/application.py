@@ -29,6 +29,9 @@ from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live, session_of
 from pgflowd.web.page_requests import back_of, look_of, root_of
 from pgflowd.web.pages import PAGES, Document, Page
+from pgflowd.web.pages.frame import read_frame
+from pgflowd.web.posts import Posts
+from pgflowd.web.rendering import render
 from pgflowd.web.views import view_of
 
 API = "/api/1"
@@ -61,9 +64,11 @@ class Dashboard:
             Route(f"/fragments{page.path}", self._poll(page), methods=["GET"]) for page in PAGES
         ]
         live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
+        posts = Posts(self.operators, API, self._show)
         return Starlette(
             routes=[
                 *live,
+                *posts.routes(),
                 *pages,
                 *api,
                 assets,
@@ -106,6 +111,18 @@ class Dashboard:
             )
 
         return answer
+
+    async def _show(self, request: Request, template: str, document: Any) -> Response:
+        """A page that is the answer to a form."""
+        look, back = look_of(request), back_of(request)
+
+        def work(conn: Connection) -> str:
+            return render(
+                template, root=root_of(request), doc=document, frame=read_frame(conn),
+                query={}, look=look, back=back,
+            ).html  # fmt: skip
+
+        return answers.response(await self.connections.call(work), answers.HTML)
 
     def _stream(self, page: Page) -> Callable[[Request], Awaitable[Any]]:
         async def answer(request: Request) -> Any:

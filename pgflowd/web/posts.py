@@ -20,14 +20,17 @@ from starlette.routing import Route
 from pgflowd.core.documents import versioned
 from pgflowd.core.json import decode
 from pgflowd.errors import AccessDenied, PgflowdError
+from pgflowd.web import answers
 from pgflowd.web.actions import ACTIONS, many_runs
 from pgflowd.web.actions.action import Action, ActionRequest, Connection, Done, Fields, bad_field
 from pgflowd.web.actions.many_runs import ChangedRuns, ChosenRuns
+from pgflowd.web.actors import actor_of
 from pgflowd.web.connections import Connections
+from pgflowd.web.page_requests import root_of, wants_json
 
-Show = Callable[[str, Request, Any], Response]  # a template with a document
+Show = Callable[[Request, str, Any], Awaitable[Response]]  # a template with a document
 MAX_FIELDS = 200
-_FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
+_FORM = "application/x-www-form-urlencoded"
 _MANY = "/runs/many/{verb}"
 
 
@@ -56,8 +59,8 @@ class Posts:
                     f"there is no field '{unknown[0]}' here", f"the fields are: {known}"
                 )
             done: Done = await self._act(request, fields, action.act)
-            if self._is_program(request):
-                return _json(versioned(done.document))
+            if wants_json(request):
+                return _document(versioned(done.document))
             return _see(request, done.to)
 
         return answer
@@ -68,17 +71,19 @@ class Posts:
         ids = _ids(fields)
 
         def work(asked: ActionRequest) -> ChosenRuns | ChangedRuns:
-            if self._is_program(request) or many_runs.is_confirmed(asked, ids):
+            if wants_json(request) or many_runs.is_confirmed(asked, ids):
                 return many_runs.change(asked, ids)
             is_wrong = asked.fields.is_set("sure")
             return many_runs.choose(asked, ids, "type the number of runs" if is_wrong else "")
 
         became = await self._act(request, fields, work)
-        if self._is_program(request):
+        if wants_json(request):
             assert isinstance(became, ChangedRuns)
-            return _json(became.to_json())
+            return _document(became.to_json())
         asks = isinstance(became, ChosenRuns)
-        return self._show("many_chosen.html" if asks else "many_changed.html", request, became)
+        return await self._show(
+            request, "many_chosen.html" if asks else "many_changed.html", became
+        )
 
     async def _act(
         self, request: Request, fields: Fields, work: Callable[[ActionRequest], Any]
@@ -86,25 +91,20 @@ class Posts:
         user = request.state.user
         if not user.may_act or self._connections is None:
             raise _no_right(user.name, is_open=self._connections is not None)
-        path, actor = dict(request.path_params), _actor(user.name, is_program=user.is_program)
+        path, actor = dict(request.path_params), actor_of(user)
 
         def call(conn: Connection) -> Any:
             return work(ActionRequest(conn, path, fields, actor))
 
         return await self._connections.call(call)
 
-    def _is_program(self, request: Request) -> bool:
-        """Whether the answer is a document."""
-        root = str(request.scope.get("root_path", ""))
-        return request.url.path.removeprefix(root).startswith(f"{self._api}/")
-
     async def _fields(self, request: Request, repeated: str = "") -> Fields:
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == _JSON:
+        if kind == answers.JSON:
             return Fields(_object(body), is_json=True)
         if kind not in ("", _FORM) or (body and not kind):
-            raise bad_field(f"the type of the body is '{kind}'", f"send {_FORM} or {_JSON}")
+            raise bad_field(f"the type of the body is '{kind}'", f"send {_FORM} or {answers.JSON}")
         return Fields(_form(body, repeated))
 
 
@@ -149,11 +149,6 @@ def _form(body: bytes, repeated: str) -> dict[str, Any]:
     return fields
 
 
-def _actor(name: str, *, is_program: bool) -> str:
-    """Who the log of actions says that it was."""
-    return f"{name} ({'api' if is_program else 'web'})"
-
-
 def _no_right(name: str, *, is_open: bool) -> PgflowdError:
     if not is_open:
         remedy = "set operator_url in [web], and start `pgflowd web` without --read-only"
@@ -162,10 +157,10 @@ def _no_right(name: str, *, is_open: bool) -> PgflowdError:
     return AccessDenied(f"{name} may look, and change nothing", next=remedy)
 
 
-def _json(document: Any) -> Response:
-    return Response(json.dumps(document, ensure_ascii=False).encode(), media_type=_JSON)
-
-
 def _see(request: Request, path: str) -> Response:
-    root = str(request.scope.get("root_path", ""))
-    return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": f"{root}{path}"})
+    headers = {"Location": f"{root_of(request)}{path}"}
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers=headers)
+
+
+def _document(document: Any) -> Response:
+    return answers.response(json.dumps(document, ensure_ascii=False), answers.JSON)

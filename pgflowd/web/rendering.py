@@ -30,6 +30,7 @@ from pgflowd.errors import TITLES
 from pgflowd.web.assets import address_of
 from pgflowd.web.navigation import NAVIGATION
 from pgflowd.web.pages.step import STATUSES
+from pgflowd.web.shown_run import shown_of
 from pgflowd.web.svg_element import Picture
 from pgflowd.web.svg_graph import flow_graph, run_graph
 from pgflowd.web.svg_grid import run_grid
@@ -74,7 +75,9 @@ def render(template: str, **values: Any) -> Rendered:
     """Render a template of a page."""
     rendered = Rendered()
     page = _environment.get_template(template)
-    defaults: dict[str, Any] = {"look": Look(), "frame": None, "command": [], "back": "/"}
+    defaults: dict[str, Any] = {
+        "look": Look(), "frame": None, "command": [], "back": "/", "may_act": False,
+    }  # fmt: skip
     values = {**defaults, "keep": rendered.keep, "draw": rendered.draw, **values}
     rendered.html = page.render(**values)
     return rendered
@@ -139,6 +142,7 @@ _environment.filters.update(
     by_kind=by_kind, number=number,
 )  # fmt: skip
 _environment.globals.update(
+    shown_of=shown_of,
     statuses=tuple(RunStatus), started=Outcome.STARTED,
     asset=address_of, address=address, navigation=NAVIGATION, seconds_between=seconds_between,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,

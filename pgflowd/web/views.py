@@ -29,6 +29,7 @@ class View:
     words: tuple[tuple[str, str], ...]  # of the path
     query: tuple[tuple[str, str], ...]
     root: str  # the path below which the dashboard is mounted
+    may_act: bool  # and so sees the forms of actions
 
     @property
     def shows_output(self) -> bool:
@@ -53,7 +54,7 @@ class View:
         asked = self._asked(conn)
         return render(
             self.page.template, root=self.root, doc=document, query=asked.query,
-            frame=read_frame(conn), command=self.page.command(asked), **more,
+            frame=read_frame(conn), command=self.page.command(asked), may_act=self.may_act, **more,
         )  # fmt: skip
 
     def _asked(self, conn: Connection) -> PageRequest:
@@ -79,4 +80,5 @@ def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
         query.append((name, ",".join(given.getlist(name))))
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
-    return View(chosen, chosen.path, words, tuple(sorted(query)), root)
+    may_act = request.state.user.may_act
+    return View(chosen, chosen.path, words, tuple(sorted(query)), root, may_act)

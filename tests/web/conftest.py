@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -43,6 +43,13 @@ OF_OUR_PAGE = {"sec-fetch-site": "same-origin"}
 async def anybody(scope: Any) -> User:
     """Everybody who comes may look and act."""
     return User("jane", may_act=True)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Any], str]]:
+    """Serve an application until the end of the test; give its address."""
+    with ExitStack() as stack:
+        yield lambda application: stack.enter_context(serving(application))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from pgflowd.core.documents.runs import FailedAttempt, Run
+from pgflowd.core.documents.runs import Run
 from pgflowd.core.ids import uuid7
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.text import short_id
@@ -21,6 +21,7 @@ from pgflowd.db.operations import Operation, run_sync
 from pgflowd.db.query import execute
 from pgflowd.errors import UnknownFlow, WrongState
 from pgflowd.web.actions.action import Action, ActionRequest, Done, bad_field
+from pgflowd.web.shown_run import has_attempt, in_words, shown_of
 
 _LAST_DIGITS = 8  # of a run, that somebody types who deletes it
 
@@ -118,28 +119,13 @@ def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
     if shown is None:
         return
     run = run_sync(request.conn, operations.get(run_id))
-    now = shown_of(run, *execute(request.conn, failed_attempts(run_id)))
-    if shown != now:
+    failures = execute(request.conn, failed_attempts(run_id)) if has_attempt(shown) else ()
+    if shown != (now := shown_of(run, failures)):
         raise WrongState(
-            f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
-            f" and is {_in_words(now)} now",
+            f"run {short_id(run_id)} was {in_words(shown)} when the page was made,"
+            f" and is {in_words(now)} now",
             next="look at it again, and decide then",
         )
-
-
-def shown_of(run: Run, *failures: FailedAttempt) -> str:
-    """
-    What a form tells of the run that it was made for: its status, and once it has ended the attempt
-    that failed last. While it goes on attempts fail and are retried, which makes no form old.
-    """
-    newest = max((attempt.token for attempt in failures), default=None)
-    return f"{run.status}.{newest}" if run.has_ended and newest else str(run.status)
-
-
-def _in_words(shown: str) -> str:
-    status, _, token = shown.partition(".")
-    word = status.replace("_", " ")
-    return f"{word}, with attempt {token} as the last that failed" if token else word
 
 
 _REASON = frozenset({"reason", "shown"})

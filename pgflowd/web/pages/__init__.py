@@ -17,6 +17,7 @@ from pgflowd.web.pages import (
     run,
     runs,
     schedules,
+    start,
     step,
     troubles,
 )
@@ -25,6 +26,7 @@ from pgflowd.web.pages.page import Document, Page, PageRequest
 __all__ = ["PAGES", "Document", "Page", "PageRequest"]
 
 _GROUPS = (
-    overview, runs, run, step, flows, daemons, troubles, people, schedules, database, explain,
+    overview, runs, run, step, flows, daemons, troubles, people, schedules, start, database,
+    explain,
 )  # fmt: skip
 PAGES = tuple(page for group in _GROUPS for page in group.PAGES)

@@ -17,9 +17,11 @@ from pgflowd.db.lookup import find_run
 from pgflowd.db.query import database_time, execute, execute_together
 from pgflowd.db.signals import list_signals
 from pgflowd.db.waits import list_tasks
+from pgflowd.web.actors import OF_DASHBOARD
 from pgflowd.web.pages.page import Page, PageRequest
 
 MAX_WAITS = 200
+MAX_AT_WORK = 1000
 MAX_SIGNALS = 20
 MAX_ACTIONS = 100
 _FOR_PEOPLE = (WaitKind.SIGNAL, WaitKind.NEED, QUARANTINED)
@@ -27,15 +29,20 @@ _FOR_PEOPLE = (WaitKind.SIGNAL, WaitKind.NEED, QUARANTINED)
 
 @dataclass(frozen=True)
 class ShownInbox:
-    """Tasks that wait, the oldest first, and the newest signals."""
+    """Tasks that wait, the oldest first, those that are at work, and the newest signals."""
 
     tasks: Sequence[OpenTask]
+    at_work: Sequence[OpenTask]
     signals: Sequence[ListedSignal]
 
     @property
     def shown(self) -> list[OpenTask]:
-        """Those that wait for somebody: an approval, a signal, a need, or a decision."""
-        return [task for task in self.tasks if task.kind in _FOR_PEOPLE]
+        """
+        Those that somebody has claimed here, and those that wait for somebody: an approval, a
+        signal, a need, or a decision.
+        """
+        held = [task for task in self.at_work if (task.worker or "").endswith(OF_DASHBOARD)]
+        return [*held, *(task for task in self.tasks if task.kind in _FOR_PEOPLE)]
 
     def to_json(self) -> dict[str, Any]:
         return versioned({"tasks": [task.to_json() for task in self.shown]})
@@ -64,7 +71,9 @@ class Actions:
 def inbox(request: PageRequest) -> ShownInbox:
     statuses = [TaskStatus.WAITING, TaskStatus.QUARANTINED]
     queries: list[Any] = [
-        list_tasks(statuses=statuses, most=MAX_WAITS), list_signals(most=MAX_SIGNALS)
+        list_tasks(statuses=statuses, most=MAX_WAITS),
+        list_tasks(statuses=[TaskStatus.LEASED], most=MAX_AT_WORK),
+        list_signals(most=MAX_SIGNALS),
     ]  # fmt: skip
     return ShownInbox(*execute_together(request.conn, queries))
 
