@@ -134,7 +134,10 @@ def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[
     return started
 
 
-def _id_or_new(run_id: RunId | None) -> UUID:
-    if run_id is not None:
-        return run_id_of(run_id)
+def new_run_id() -> UUID:
+    """An id that no run has."""
     return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def _id_or_new(run_id: RunId | None) -> UUID:
+    return new_run_id() if run_id is None else run_id_of(run_id)

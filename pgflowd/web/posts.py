@@ -22,7 +22,14 @@ from pgflowd.core.json import decode
 from pgflowd.errors import AccessDenied, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.actions import ACTIONS, many_runs
-from pgflowd.web.actions.action import Action, ActionRequest, Connection, Done, Fields, bad_field
+from pgflowd.web.actions.action import (
+    ActionRequest,
+    ActionResult,
+    Connection,
+    Fields,
+    PageAction,
+    bad_field,
+)
 from pgflowd.web.actions.many_runs import ChangedRuns, ChosenRuns
 from pgflowd.web.actors import actor_of
 from pgflowd.web.connections import Connections
@@ -50,7 +57,7 @@ class Posts:
             for prefix in ("", self._api)
         ]
 
-    def _one(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+    def _one(self, action: PageAction) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             fields = await self._fields(request)
             if unknown := sorted(fields.values.keys() - action.fields):
@@ -58,7 +65,7 @@ class Posts:
                 raise bad_field(
                     f"there is no field '{unknown[0]}' here", f"the fields are: {known}"
                 )
-            done: Done = await self._act(request, fields, action.act)
+            done: ActionResult = await self._act(request, fields, action.act)
             if wants_json(request):
                 return _document(versioned(done.document))
             return _see(request, done.to)

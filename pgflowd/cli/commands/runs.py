@@ -7,8 +7,6 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -36,7 +34,6 @@ from pgflowd.cli.terminal.run_view import (
     print_run,
     print_value,
 )
-from pgflowd.core.ids import uuid7
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import UnknownFlow
@@ -97,14 +94,12 @@ def start(
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
              pgflowd runs start remind '{"customer": 42}' --delay 2h --label customer=42
     """
-    from pgflowd.db import starts
-    from pgflowd.db.input_check import check_input
+    from pgflowd.db import input_check, starts
 
     _check_following(follow, wait, timeout)
-    if run_id is None and key is None:
-        run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    run_id = run_id if run_id or key is not None else starts.new_run_id()
     with database(app, listening=follow or wait) as conn:
-        check_input(conn, flow, input)
+        input_check.check_input(conn, flow, input)
         operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = follower_of(app, conn, [run_id], with_output=True) if follow and run_id else None

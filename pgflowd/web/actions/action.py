@@ -99,7 +99,7 @@ class ActionRequest:
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """What an action did: the document of the command, and the page that shows the result."""
 
     to: str
@@ -107,9 +107,9 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Action:
+class PageAction:
     """An action, and the fields that it takes."""
 
     path: str
-    act: Callable[[ActionRequest], Done]
+    act: Callable[[ActionRequest], ActionResult]
     fields: frozenset[str]

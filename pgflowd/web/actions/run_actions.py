@@ -4,13 +4,10 @@ Actions on one run, and its start.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from uuid import UUID
 
 from pgflowd.core.documents.runs import Run
-from pgflowd.core.ids import uuid7
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.text import short_id
 from pgflowd.db import operations, starts
@@ -20,19 +17,19 @@ from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.operations import Operation, run_sync
 from pgflowd.db.query import execute
 from pgflowd.errors import UnknownFlow, WrongState
-from pgflowd.web.actions.action import Action, ActionRequest, Done, bad_field
+from pgflowd.web.actions.action import ActionRequest, ActionResult, PageAction, bad_field
 from pgflowd.web.shown_run import has_attempt, in_words, shown_of
 
 _LAST_DIGITS = 8  # of a run, that somebody types who deletes it
 
 
-def start(request: ActionRequest) -> Done:
+def start(request: ActionRequest) -> ActionResult:
     """Start a run. The form has its id, so the same form starts one run only."""
     flow, given = request.path["flow"], request.fields.text("run_id")
     input = request.fields.json("input", {})
     check_input(request.conn, flow, input)
     try:
-        run_id = UUID(given) if given else uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+        run_id = UUID(given) if given else starts.new_run_id()
     except ValueError:
         raise bad_field(f"'{given}' is not the id of a run") from None
     try:
@@ -41,35 +38,35 @@ def start(request: ActionRequest) -> Done:
         )
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(request.conn)) from error
-    return Done(f"/runs/{run.run_id}", run.to_json())
+    return ActionResult(f"/runs/{run.run_id}", run.to_json())
 
 
-def cancel(request: ActionRequest) -> Done:
+def cancel(request: ActionRequest) -> ActionResult:
     then_undo = request.fields.is_set("undo")
     return _change(
         request, lambda run: operations.cancel(run, request.reason, request.actor, then_undo)
     )
 
 
-def retry(request: ActionRequest) -> Done:
+def retry(request: ActionRequest) -> ActionResult:
     even = request.fields.is_set("even_if_cancelled")
     return _change(request, lambda run: operations.retry(run, request.actor, even, request.reason))
 
 
-def undo(request: ActionRequest) -> Done:
+def undo(request: ActionRequest) -> ActionResult:
     again = request.fields.is_set("again")
     return _change(request, lambda run: operations.undo(run, request.reason, request.actor, again))
 
 
-def pause(request: ActionRequest) -> Done:
+def pause(request: ActionRequest) -> ActionResult:
     return _change(request, lambda run: operations.pause(run, request.reason, request.actor))
 
 
-def resume(request: ActionRequest) -> Done:
+def resume(request: ActionRequest) -> ActionResult:
     return _change(request, lambda run: operations.resume(run, request.reason, request.actor))
 
 
-def delete(request: ActionRequest) -> Done:
+def delete(request: ActionRequest) -> ActionResult:
     """Delete a run; whoever does so has typed its last digits."""
     run_id = request.run_id()
     typed = (request.fields.text("digits") or "").lower().removeprefix("…")
@@ -79,38 +76,38 @@ def delete(request: ActionRequest) -> Done:
     with request.conn.transaction():
         _refuse_stale(request, run_id)
         gone = run_sync(request.conn, operations.delete(run_id, request.actor))
-    return Done("/runs", {"run_id": str(run_id), "deleted": gone})
+    return ActionResult("/runs", {"run_id": str(run_id), "deleted": gone})
 
 
-def signal(request: ActionRequest) -> Done:
+def signal(request: ActionRequest) -> ActionResult:
     run_id, name = request.run_id(), request.fields.required("name")
     payload, dedup = request.fields.json("payload"), request.fields.text("dedup")
     sent = run_sync(request.conn, operations.signal(run_id, name, payload, request.actor, dedup))
-    return Done(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
+    return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
 
 
-def approve(request: ActionRequest) -> Done:
+def approve(request: ActionRequest) -> ActionResult:
     return _answer(request, is_approved=True)
 
 
-def reject(request: ActionRequest) -> Done:
+def reject(request: ActionRequest) -> ActionResult:
     return _answer(request, is_approved=False)
 
 
-def _answer(request: ActionRequest, *, is_approved: bool) -> Done:
+def _answer(request: ActionRequest, *, is_approved: bool) -> ActionResult:
     run_id, note = request.run_id(), request.fields.text("note") or ""
     answer = operations.answer(run_id, request.path["step"], is_approved, note, request.actor, None)
     sent = run_sync(request.conn, answer)
-    return Done(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
+    return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
 
 
-def _change(request: ActionRequest, operation: Callable[[UUID], Operation[Run]]) -> Done:
+def _change(request: ActionRequest, operation: Callable[[UUID], Operation[Run]]) -> ActionResult:
     """Perform an operation on the run, unless the page that asked for it was old."""
     run_id = request.run_id()
     with request.conn.transaction():
         _refuse_stale(request, run_id)
         run = run_sync(request.conn, operation(run_id))
-    return Done(f"/runs/{run_id}", run.to_json())
+    return ActionResult(f"/runs/{run_id}", run.to_json())
 
 
 def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
@@ -130,14 +127,14 @@ def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
 
 _REASON = frozenset({"reason", "shown"})
 RUN_ACTIONS = (
-    Action("/flows/{flow}/start", start, frozenset({"run_id", "input"})),
-    Action("/runs/{run}/cancel", cancel, _REASON | {"undo"}),
-    Action("/runs/{run}/retry", retry, _REASON | {"even_if_cancelled"}),
-    Action("/runs/{run}/undo", undo, _REASON | {"again"}),
-    Action("/runs/{run}/pause", pause, _REASON),
-    Action("/runs/{run}/resume", resume, _REASON),
-    Action("/runs/{run}/delete", delete, frozenset({"digits", "shown"})),
-    Action("/runs/{run}/signal", signal, frozenset({"name", "payload", "dedup"})),
-    Action("/runs/{run}/steps/{step}/approve", approve, frozenset({"note"})),
-    Action("/runs/{run}/steps/{step}/reject", reject, frozenset({"note"})),
+    PageAction("/flows/{flow}/start", start, frozenset({"run_id", "input"})),
+    PageAction("/runs/{run}/cancel", cancel, _REASON | {"undo"}),
+    PageAction("/runs/{run}/retry", retry, _REASON | {"even_if_cancelled"}),
+    PageAction("/runs/{run}/undo", undo, _REASON | {"again"}),
+    PageAction("/runs/{run}/pause", pause, _REASON),
+    PageAction("/runs/{run}/resume", resume, _REASON),
+    PageAction("/runs/{run}/delete", delete, frozenset({"digits", "shown"})),
+    PageAction("/runs/{run}/signal", signal, frozenset({"name", "payload", "dedup"})),
+    PageAction("/runs/{run}/steps/{step}/approve", approve, frozenset({"note"})),
+    PageAction("/runs/{run}/steps/{step}/reject", reject, frozenset({"note"})),
 )

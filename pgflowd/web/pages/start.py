@@ -5,21 +5,19 @@ The form that starts a run.
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.ids import uuid7
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.typed.schema_example import example_of
 from pgflowd.db.flows import input_schema
 from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.query import execute
 from pgflowd.db.runs import started_runs
+from pgflowd.db.starts import new_run_id
 from pgflowd.web.pages.page import Page, PageRequest
 
 _LONGEST_INPUT = 20_000  # characters; a form holds no more
@@ -58,7 +56,7 @@ def start_form(request: PageRequest) -> StartForm:
         raise unknown_flow(flow, known)
     schema = execute(request.conn, input_schema(flow))
     last = execute(request.conn, started_runs(flow, 1))
-    run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    run_id = new_run_id()
     if last:
         return StartForm(flow, run_id, last[0].input, True, schema)
     return StartForm(flow, run_id, {} if schema is None else example_of(schema), False, schema)
