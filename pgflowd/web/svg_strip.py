@@ -45,8 +45,8 @@ def _cell(cell: StripCell, index: int, count: int, link: str) -> Markup:
         "rect",
         element("title", title),
         class_=f"{colour} few" if count <= _FEW else colour,
-        x=f"{100 * index / count:.4g}%",
-        width=f"{100 / count:.4g}%",
+        x=f"{100 * index / count:.5f}%",
+        width=f"{100 / count:.5f}%",
         height="100%",
     )
     return element(
