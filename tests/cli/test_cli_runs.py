@@ -172,6 +172,7 @@ def test_list_can_be_narrowed(here, shop):
     )
     assert len(flows("--since", "1h")) == 2
     assert flows("--until", "1h") == flows("--until", "1h", "--text", "") == ["analyze_website"]
+    assert len(flows("--since", "2000-01-01")) == 3
     assert flows("--until", "2000-01-01") == flows("--text", "no such") == []
 
 

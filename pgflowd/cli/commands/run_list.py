@@ -14,7 +14,7 @@ from pgflowd.cli.commands.run_plans import label_option
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import flow_slugs
-from pgflowd.cli.params import DURATION, FLOW, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType
+from pgflowd.cli.params import FLOW, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType
 from pgflowd.cli.terminal.run_view import print_runs
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import one_line
@@ -53,7 +53,10 @@ class PageKeyParam(ParamType):
     "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
     help=f"{', '.join(STATUSES)}; may be repeated; of the newest 100,000.",
 )  # fmt: skip
-@click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
+@click.option(
+    "--since", type=MOMENT_OR_DURATION, metavar="T|DUR",
+    help="Only runs started within this time, or since then.",
+)  # fmt: skip
 @click.option(
     "--until", type=MOMENT_OR_DURATION, metavar="T|DUR",
     help="Only runs started up to then, or so long ago.",
@@ -72,7 +75,7 @@ def list_(
     app: App,
     flow: str | None,
     statuses: Sequence[str],
-    since: float | None,
+    since: datetime | float | None,
     until: datetime | float | None,
     text: str,
     labels: Sequence[tuple[str, str]],
