@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import chaos_checks
+import chaos_daemons
 import chaos_versions
 import psycopg
 from chaos_environment import Environment, now, rest
@@ -140,11 +141,17 @@ def _settle(environment: Environment) -> None:
     except AssertionError:
         raise Broken("\n".join(chaos_checks.what_is_open(environment))) from None
     environment.note("all runs have ended")
+    living = {}
     for place in environment.places:
         try:
             until(place.is_ready, STOP_S)
+            living[place.daemon.ask()["id"]] = place.name
         except AssertionError:
             environment.troubles.append(f"{place.name} is not ready although all is well")
+    try:
+        until(lambda: not chaos_daemons.missing(environment.conn(), living), STOP_S)
+    except AssertionError:
+        environment.troubles += chaos_daemons.missing(environment.conn(), living)
 
 
 def _stop(environment: Environment) -> None:

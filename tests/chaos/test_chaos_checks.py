@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import chaos  # noqa: F401  (which knows where the other houses are)
 import chaos_checks
+import chaos_daemons
 import pytest
 from chaos_environment import RUNS, TABLES, Window
 
@@ -125,3 +126,17 @@ def test_progress_and_output_of_another_attempt_are_found(checked, whose, lines,
     checked.conn().execute(tell, (json.dumps({"text": str(token)}), printed, lines))
 
     assert len(checked.found()) == found
+
+
+def test_a_daemon_that_is_listed_and_has_ended_is_found_and_one_that_lives_and_is_not(checked):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 7))
+    conn, lives = checked.conn(), {"id": str(uuid4()), "name": "d0", "host": "app1", "pid": 1}
+    told = json.dumps({**lives, "version": "1", "up_s": 1, "state": "healthy", "flows": []})
+    assert len(chaos_daemons.missing(conn, {lives["id"]: "d0"})) == 1
+
+    conn.execute("select pgflowd.tell_daemon(%s)", (told,))
+    assert chaos_daemons.missing(conn, {lives["id"]: "d0"}) == []
+    assert checked.found() == ["daemon"]
+    conn.execute("update pgflowd.daemons set alive_until = now() - interval '1 s'")
+    assert chaos_daemons.troubles(conn) == []
+    assert len(chaos_daemons.missing(conn, {lives["id"]: "d0"})) == 1

@@ -1,0 +1,26 @@
+"""
+The chaos of the rows of daemons: each one that lives has a row that says so, as soon as all is
+well, and none that has ended as it was asked to is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+SHOWN = 5
+LIVING = "select daemon_id::text, name from pgflowd.daemons() where not is_silent"
+
+
+def missing(conn: psycopg.Connection[Any], living: dict[str, str]) -> list[str]:
+    """Of these daemons, names by ids, those that are not listed, or are as silent."""
+    listed = {id for id, _ in conn.execute(LIVING.encode()).fetchall()}
+    gone = [name for id, name in living.items() if id not in listed]
+    return [f"the row of {name} says that it does not live" for name in gone]
+
+
+def troubles(conn: psycopg.Connection[Any]) -> list[str]:
+    """The daemons that are listed although all have ended as asked."""
+    listed = conn.execute(LIVING.encode()).fetchmany(SHOWN)
+    return [f"daemon {name} ({id}) is listed, and has ended" for id, name in listed]
