@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 
 from pgflowd.core.documents.runs import TimelineEntry
@@ -27,7 +28,7 @@ def mark(entry: TimelineEntry) -> str:
 
 def is_position(text: str) -> bool:
     """Whether it may be a position."""
-    is_plain = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+    is_plain = re.fullmatch(r"[A-Za-z0-9_-]*", text) is not None
     return is_plain and len(text) % _LETTERS == 0 and len(text) <= NAMED * _LETTERS
 
 

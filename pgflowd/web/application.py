@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, quote
+from uuid import UUID
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 
 from pgflowd.core.stream_position import is_position
 from pgflowd.db.lookup import find_run
+from pgflowd.db.operations import get, run_sync
 from pgflowd.errors import PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.assets import asset
@@ -143,8 +145,12 @@ class Dashboard:
         if not is_position(position):
             text = "this is no id of an event"
             raise PgflowdError(text, code="E506", next="send the id of the last event, or none")
-        run = request.path_params["run"]
-        run_id = await self.connections.call(lambda conn: find_run(conn, run))
+        words = request.path_params["run"]
+
+        def work(conn: Connection) -> UUID:
+            return run_sync(conn, get(find_run(conn, words))).run_id
+
+        run_id = await self.connections.call(work)
         return self.live.run(run_id, position, session_of(request))
 
     async def _appearance(self, request: Request) -> Response:

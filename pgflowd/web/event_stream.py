@@ -96,8 +96,8 @@ class RunSource:
         self._may_end_at: float | None = None  # when no more lines are expected
 
     def take(self) -> tuple[bytes, str | None]:
-        if self.watched.run is None:  # it was not read yet
-            return b"", None
+        if self.watched.is_gone or self.watched.run is None:  # or it was not read yet
+            return b"", "finished" if self.watched.is_gone else None
         timeline, has_ended = self.watched.timeline, self._has_ended(self.watched.run.has_ended)
         marks = [mark(entry) for entry in timeline]
         if self._position is not None:

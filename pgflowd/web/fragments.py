@@ -16,7 +16,8 @@ from itertools import count
 from pgflowd.web.server_events import event
 
 FRAGMENT, REMOVED, ANNOUNCE = "fragment", "removed", "announce"
-_TIMES = re.compile("(<time [^<>]*>)[^<>]*")  # `4s ago` changes with each reading: browsers do that
+# what changes with each reading, such as `4s ago`: browsers do that themselves
+_TIMES = re.compile(r"(<(?:time|tspan) [^<>]*data-(?:ago|since|until)[^<>]*>)[^<>]*")
 MAX_ANNOUNCED = 10  # that a tab hears of which was away for a moment
 
 
@@ -47,7 +48,7 @@ class Change:
     number: int
     kind: str
     id: str
-    text: str
+    data: str  # the id of a fragment and its HTML; of one that is gone the id; or what to announce
     event: bytes  # the same as it goes over the line, to all tabs alike
 
 
@@ -96,4 +97,4 @@ class Fragments:
     def _change(self, kind: str, id: str, text: str) -> Change:
         number = self._numbers.next()
         data = f"{id}\n{text}" if kind == FRAGMENT else id or text
-        return Change(number, kind, id, text, event(kind, data, self._numbers.id(number)))
+        return Change(number, kind, id, data, event(kind, data, self._numbers.id(number)))

@@ -19,7 +19,6 @@ from starlette.responses import Response
 
 from pgflowd.web.answers import NOT_KEPT, SECURITY_HEADERS
 from pgflowd.web.event_stream import EventStream, PageSource, RunSource, Source, server_time
-from pgflowd.web.fragments import Change
 from pgflowd.web.views import View
 from pgflowd.web.watched import Tab, Watched, WatchedPage, WatchedRun
 from pgflowd.web.watcher import Open, Watcher
@@ -86,7 +85,11 @@ class Live:
             each for each in watched.fragments.after(number) if not each.id or each.id in shown
         ]
         last = numbers.id(changes[-1].number if changes else number)
-        document = {"id": last, "now": server_time(), "changes": list(map(_polled, changes))}
+        document = {
+            "id": last,
+            "now": server_time(),
+            "changes": [(each.kind, each.data) for each in changes],
+        }
         return _answer(document)
 
     def _enter(self, view: View, tab: Tab) -> WatchedPage:
@@ -126,10 +129,6 @@ def _shown(request: Request) -> list[str]:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
-
-
-def _polled(change: Change) -> dict[str, str]:
-    return {"kind": change.kind, "id": change.id, "text": change.text}
 
 
 def _later(text: str) -> Response:

@@ -15,3 +15,15 @@ NAVIGATION = (
     ("/database", "Database"),
     ("/explain", "Explain"),
 )
+
+
+def _letters() -> dict[str, str]:
+    """The key after `g` for each page: the first letter of its name that is free."""
+    found: dict[str, str] = {}
+    for path, name in NAVIGATION:
+        free = [each for each in name.lower() if each.isalpha() and each not in found.values()]
+        found[path] = free[0]
+    return found
+
+
+LETTERS = _letters()

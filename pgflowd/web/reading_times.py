@@ -14,10 +14,13 @@ class ReadingTimes:
     def __init__(self, now: float) -> None:
         self.due_at = now
         self._earliest = now
+        self._is_known = False
 
     def was_read(self, began: float, ended: float, every_s: float) -> None:
         """It was read; without a reason it is due again after `every_s`."""
-        self._earliest = max(began + MIN_S, ended + SHARE * (ended - began))
+        share = SHARE if self._is_known else 1  # the first time a template is compiled, too
+        self._is_known = True
+        self._earliest = max(began + MIN_S, ended + share * (ended - began))
         self.due_at = max(self._earliest, ended + every_s)
 
     def hurry(self) -> None:

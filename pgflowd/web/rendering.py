@@ -28,7 +28,7 @@ from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.errors import TITLES
 from pgflowd.web.assets import address_of
-from pgflowd.web.navigation import NAVIGATION
+from pgflowd.web.navigation import LETTERS, NAVIGATION
 from pgflowd.web.pages.step import STATUSES
 from pgflowd.web.shown_run import shown_of
 from pgflowd.web.svg_element import Picture
@@ -144,7 +144,8 @@ _environment.filters.update(
 _environment.globals.update(
     shown_of=shown_of,
     statuses=tuple(RunStatus), started=Outcome.STARTED,
-    asset=address_of, address=address, navigation=NAVIGATION, seconds_between=seconds_between,
+    asset=address_of, address=address, navigation=NAVIGATION, letters=LETTERS,
+    seconds_between=seconds_between,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,

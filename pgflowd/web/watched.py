@@ -20,7 +20,7 @@ from pgflowd.db import runs
 from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_events import RunEvents
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import NotFound, PgflowdError
 from pgflowd.web.connections import Connection
 from pgflowd.web.fragments import Fragments, Numbers
 from pgflowd.web.output_lines import OutputLines
@@ -147,6 +147,7 @@ class WatchedRun(Watched):
         self.lines: OutputLines = _new_lines()
         self._events = RunEvents(run_id)
         self.timeline: Sequence[TimelineEntry] = ()
+        self.is_gone = False  # it was deleted
 
     def read(self, conn: Connection) -> bool:
         new = run_sync(conn, self._events.read())
@@ -154,3 +155,7 @@ class WatchedRun(Watched):
         self.run = self.lines.run = self._events.run
         self.lines.undo = self._events.undo
         return bool(new) or self._events.has_ended
+
+    def fail(self, error: PgflowdError, since: datetime) -> bool:
+        self.is_gone = isinstance(error, NotFound)
+        return self.is_gone

@@ -33,7 +33,6 @@ Open = Callable[[], Connection]
 IDLE_S = 10.0  # after the last tab: one that reloads finds what it knows
 MAX_WATCHED = 600  # different pages and runs at once
 _MIN_RECONNECT_S, _MAX_RECONNECT_S = 0.25, 2.0
-_LONGEST_S = 5.0  # between two looks at what is due
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +75,8 @@ class Watcher:
         with self._lock:
             watched.tabs -= {tab}
             watched.left_at = time.monotonic()
+            if self._thread is not None and not watched.tabs:
+                self._thread.wake()  # it knows then when to forget this
 
     def stop(self) -> None:
         """Let the thread end, and its connections; it may still read something."""
@@ -148,19 +149,19 @@ class _Reading(threading.Thread):
                 self._pause_s = 0.0
             except (Unreachable, psycopg.OperationalError) as error:
                 self._away(viewed, error)
-        due = [each.times.due_at for each in viewed if each.tabs]
+        due = [each.times.due_at if each.tabs else each.left_at + IDLE_S for each in viewed]
         until = max(min([*due, self._listener.follow_at]), self._try_at)
-        self._wait(viewed, min(until - time.monotonic(), _LONGEST_S))
+        self._wait(viewed, until - time.monotonic())
 
     def _read(self, watched: Watched) -> None:
+        if self._conn is None or self._conn.closed:
+            self._conn = self._watcher.open_reading()
+            self._away_since = None
         began = time.monotonic()
         try:
-            if self._conn is None or self._conn.closed:
-                self._conn = self._watcher.open_reading()
-                self._away_since = None
             is_new = watched.read(self._conn)
         except Exception as error:  # the other pages go on
-            if self._conn is None or self._conn.closed:
+            if self._conn.closed:
                 raise
             is_new = watched.fail(_known(error), datetime.now(UTC))
         watched.times.was_read(began, time.monotonic(), watched.every_s)

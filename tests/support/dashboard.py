@@ -92,14 +92,14 @@ def everything(conn: socket.socket) -> str:
 
 @contextmanager
 def running(
-    url: str, *, operator_url: str = "", unix: Path | None = None, **web: Any
+    url: str, *, operator_url: str = "", unix: Path | None = None, port: int = 0, **web: Any
 ) -> Iterator[Running]:
-    """Serve the dashboard of a database, with these keys of [web]."""
+    """Serve the dashboard of a database, with these keys of [web]. Port 0 is a free one."""
     log = Log()
     settings = replace(WebSettings(), **web)
     made = served(settings, url=url, operator_url=operator_url, owner="owner", records=log)
     if unix is None:
-        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         place: int | str = listener.getsockname()[1]
     else:
         listener = socket.socket(socket.AF_UNIX)

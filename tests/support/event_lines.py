@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -13,9 +15,27 @@ class SentEvent(NamedTuple):
     data: str
     id: str  # the last that was sent
 
+    @property
+    def fragment(self) -> str:
+        """The id of the element that it replaces."""
+        return self.data.partition("\n")[0] if self.kind == "fragment" else ""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data)
+
+
+@contextmanager
+def stream(client: httpx.Client, path: str, last: str = "") -> Iterator[Iterator[SentEvent]]:
+    """The events of a stream; `last` is the id of the last one that the client has."""
+    headers = {"Last-Event-ID": last} if last else {}
+    with client.stream("GET", path, headers=headers, timeout=30) as answer:
+        assert answer.status_code == 200, answer.read()
+        yield events_of(answer)
+
 
 def events_of(answer: httpx.Response) -> Iterator[SentEvent]:
-    """The events of a stream, as they come."""
+    """The events of an answer, as they come, without heartbeats."""
     kind, data, last = "message", [], ""
     for line in answer.iter_lines():
         name, _, value = line.partition(": ")
@@ -26,5 +46,11 @@ def events_of(answer: httpx.Response) -> Iterator[SentEvent]:
         elif name == "data":
             data.append(value)
         elif not line:
-            yield SentEvent(kind, "\n".join(data), last)
+            if kind != "heartbeat":
+                yield SentEvent(kind, "\n".join(data), last)
             kind, data = "message", []
+
+
+def until_event(events: Iterator[SentEvent], fragment: str, text: str) -> SentEvent:
+    """The next event about this fragment that holds a text."""
+    return next(each for each in events if each.fragment == fragment and text in each.data)

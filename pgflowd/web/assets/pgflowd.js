@@ -1,172 +1,143 @@
 // Live updates, clocks, keys, dialogs and selection. Pages work without it.
 //
 // What templates say to it: `data-fragment` marks what the server sends again; a <time> has data-ago,
-// data-since, data-until or data-clock; a button has data-dialog (the id of a <dialog>), data-close or
-// data-copy (the text); a checkbox data-select-all; `data-selected` shows how many are selected; a link
-// data-load (the id of an element of the page it leads to, which replaces the one with this id here).
+// data-since, data-until or data-clock; a growing bar data-start and data-scale; a button data-dialog (the
+// id of a <dialog>), data-close or data-copy (a text); a checkbox data-select-all; `data-selected` shows how
+// many are selected; a link data-load (the id of a part of the page it leads to, which replaces ours).
 
 const root = new URL("../", import.meta.url).pathname;
 const html = document.documentElement;
 const here = (id) => document.getElementById(id);
-const live = here("live");
-const fresh = new Set(); // ids of rows that wait until somebody wants them
-const held = new Map(); // fragments that wait, since somebody uses what they replace
-let last = ""; // the id of the last change
-let line = ""; // the number of the last line of output
-let offset = Date.parse(html.dataset.now) - Date.now() || 0; // of the server's clock
-let paused = false, pressed = false;
-
-// Fragments --------------------------------------------------------------------------------------
-
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const policy = window.trustedTypes?.createPolicy("pgflowd", { createHTML: (text) => text });
 
-// The only place that parses HTML. Within an SVG it must stand in an <svg>, or it is none.
+// The only place that parses HTML. A part of an SVG must stand in an <svg>, or it is no part of one.
 function parse(text, isSvg) {
   const template = document.createElement("template");
-  const whole = isSvg ? `<svg>${text}</svg>` : text;
-  template.innerHTML = policy ? policy.createHTML(whole) : whole;
+  const source = isSvg ? `<svg>${text}</svg>` : text;
+  template.innerHTML = policy ? policy.createHTML(source) : source;
   return isSvg ? template.content.firstChild : template.content;
 }
 
+const fresh = new Set(); // ids of rows that wait until somebody wants them
+const held = new Map(); // fragments that wait, since somebody uses what they replace
+let isPressed = false; // the mouse: a click would miss what is replaced
 const FIELDS = "input:not([type=checkbox], [type=radio], [type=hidden]), select, textarea";
 const STOPS = "a, button, summary, input, select, textarea, [tabindex]";
+const BOXES = "main tbody input[type=checkbox]";
 
 function isUsed(element) {
-  const selection = getSelection();
-  const active = document.activeElement;
-  return pressed || (element.contains(active) && active.matches(FIELDS)) ||
-    (!selection.isCollapsed && selection.containsNode(element, true)) ||
-    element.querySelector("dialog[open]") !== null;
+  const [selection, active] = [getSelection(), document.activeElement];
+  return isPressed || (element.contains(active) && active.matches(FIELDS)) ||
+    (!selection.isCollapsed && selection.containsNode(element, true)) || element.querySelector("dialog[open]");
 }
 
-// What the old one has of its user, the new one gets: focus, open details, checks, scrolling.
-function take(old, now) {
-  const twin = (each, selector) => (each.id ? now.querySelector(`#${CSS.escape(each.id)}`)
-    : now.querySelectorAll(selector)[[...old.querySelectorAll(selector)].indexOf(each)]);
-  for (const each of old.querySelectorAll("details")) {
-    const same = twin(each, "details");
-    if (same) same.open = each.open;
+// What the old one has of its user the new one gets: open details, checks, and then scrolling and focus.
+function put(now, old) {
+  const twin = (each, kind) => (each.id ? now.querySelector(`#${CSS.escape(each.id)}`)
+    : all(kind, now)[all(kind, old).indexOf(each)]);
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const same = focused === old ? now : focused && twin(focused, STOPS);
+  const scrolled = all("[tabindex]", old).filter((each) => each.scrollTop || each.scrollLeft);
+  const places = scrolled.map((each) => [twin(each, "[tabindex]"), each.scrollLeft, each.scrollTop]);
+  for (const each of all("details", old)) Object.assign(twin(each, "details") ?? {}, { open: each.open });
+  for (const { name, value } of all("input:checked", old)) {
+    const box = all("input[type=checkbox]", now).find((each) => each.name === name && each.value === value);
+    if (box) box.checked = true;
   }
-  for (const each of old.querySelectorAll("input[type=checkbox]:checked")) {
-    const same = [...now.querySelectorAll("input[type=checkbox]")]
-      .find((other) => other.name === each.name && other.value === each.value);
-    if (same) same.checked = true;
-  }
-  const scrolled = [...old.querySelectorAll("[tabindex]")].filter((each) => each.scrollTop || each.scrollLeft)
-    .map((each) => [twin(each, "[tabindex]"), each.scrollTop, each.scrollLeft]);
-  const focused = old.contains(document.activeElement) && twin(document.activeElement, STOPS);
-  return () => {
-    for (const [same, top, left] of scrolled) same?.scrollTo(left, top);
-    focused?.focus?.({ preventScroll: true });
-  };
+  tick(now);
+  old.replaceWith(now);
+  for (const [part, left, top] of places) part?.scrollTo(left, top);
+  same?.focus({ preventScroll: true });
+  count();
 }
 
 function replace(id, text) {
   const old = here(id);
-  if (!old) {
-    fresh.add(id);
-    return tell();
-  }
+  if (!old) fresh.add(id);
+  if (!old) return tell();
   if (isUsed(old)) return held.set(id, text);
   held.delete(id);
-  const now = parse(text, old instanceof SVGElement && old.ownerSVGElement !== null).firstElementChild;
+  const now = parse(text, old.ownerSVGElement).firstElementChild;
   tick(now);
-  if (now.isEqualNode(old)) return;
-  const finish = take(old, now);
-  old.replaceWith(now);
-  finish();
-  count();
+  if (!now.isEqualNode(old)) put(now, old);
 }
 
-const retry = () => { for (const [id, text] of [...held]) replace(id, text); };
+const [first, rest] = [(data) => data.split("\n", 1)[0], (data) => data.slice(data.indexOf("\n") + 1)];
+const changes = {
+  fragment: (data) => replace(first(data), rest(data)),
+  removed: (id) => here(id)?.classList.add("gone"),
+  announce,
+};
 
-function change(kind, data) {
-  const end = data.indexOf("\n");
-  if (kind === "fragment") replace(data.slice(0, end), data.slice(end + 1));
-  else if (kind === "removed") here(data)?.classList.add("gone");
-  else if (kind === "announce") announce(data);
-}
-
-// New rows wait: they come with the whole page, when somebody wants them.
+// New rows come with the whole page, when somebody wants them.
 function tell() {
-  const button = here("new-rows");
-  button.hidden = !fresh.size;
-  button.textContent = `↑ ${fresh.size} new`;
+  here("new-rows").hidden = !fresh.size;
+  here("new-rows").textContent = `↑ ${fresh.size} new`;
 }
 
+async function fetched(address, id) {
+  const answer = await fetch(address).catch(() => null);
+  return answer?.ok ? parse(await answer.text()).querySelector(`#${CSS.escape(id)}`) : null;
+}
 async function refresh() {
-  const answer = await fetch(location.href).catch(() => null);
-  if (!answer?.ok) return;
-  const now = parse(await answer.text()).querySelector("#content");
-  tick(now);
-  const old = here("content");
-  const finish = take(old, now);
-  old.replaceWith(now);
-  finish();
+  const now = await fetched(location.href, "content");
+  if (!now) return;
+  put(now, here("content"));
   fresh.clear();
   tell();
-  count();
   reconnect(0);
 }
-
-let said = 0, next = "";
+let [said, talk] = [-5000, 0]; // at most one announcement in five seconds: the newest
 function announce(text) {
-  next = text;
-  setTimeout(() => {
-    if (!next || Date.now() - said < 5000) return;
-    here("announcements").textContent = next;
-    said = Date.now();
-    next = "";
-  }, Math.max(0, said + 5000 - Date.now()));
+  clearTimeout(talk);
+  talk = setTimeout(() => {
+    here("announcements").textContent = text;
+    said = performance.now();
+  }, Math.max(0, said + 5000 - performance.now()));
 }
 
-// Streams ----------------------------------------------------------------------------------------
-
 // A browser opens six connections to a server, so only four tabs have a stream; the others poll.
-let source = null, release = null, timer = 0, heard = 0, streamAt = 0, turn = 0;
+let source = null; // the stream
+let release = null; // gives its lock back
+let turn = 0; // what began in an earlier one gives up
+let [timer, heard, streamAt] = [0, 0, 0];
+let [last, line] = ["", ""]; // the id of the last change, the number of the last line of output
+let isPaused = false;
+let offset = Date.parse(html.dataset.now) - Date.now() || 0; // of the server's clock
+const live = here("live");
 
 function address(kind) {
   const query = new URLSearchParams(location.search);
-  const rows = [...document.querySelectorAll("tbody tr[data-fragment][id]")].slice(0, 200);
-  for (const [name, value] of [["after", last], ["lines", line], ["shown", rows.map((row) => row.id).join()]]) {
-    if (value) query.set(`live_${name}`, value);
-  }
+  const shown = all("tbody tr[data-fragment]").slice(0, 200).map((row) => row.id).join();
+  for (const [name, value] of Object.entries({ after: last, lines: line, shown })) query.set(`live_${name}`, value);
   return `${root}${kind}/${location.pathname.slice(root.length)}?${query}`;
 }
-
 function state(name, text) {
   live.dataset.state = name;
   live.textContent = text;
-  live.title = paused ? "Go on (p)" : "Pause (p)";
-  live.setAttribute("aria-pressed", paused);
+  live.title = isPaused ? "Go on (p)" : "Pause (p)";
 }
-
 function disconnect() {
-  turn += 1; // what still waits for a lock gives it back
+  turn += 1;
   clearTimeout(timer);
   source?.close();
   release?.();
   source = release = null;
 }
-
-function reconnect(after_ms = 1000 + 2000 * Math.random()) {
+function reconnect(after_ms) {
   disconnect();
-  if (!paused && !document.hidden) timer = setTimeout(connect, after_ms);
+  if (!isPaused && !document.hidden) timer = setTimeout(connect, after_ms);
 }
-
-function lock(name) {
-  return new Promise((resolve) => {
-    navigator.locks.request(name, { ifAvailable: true }, (got) => {
-      if (!got) return resolve(null);
-      return new Promise((free) => resolve(free));
-    }).catch(() => resolve(null));
-  });
-}
-
+const lock = (name) => new Promise((resolve) => {
+  const taken = (got) => (got ? new Promise((free) => { resolve(free); }) : resolve(null));
+  navigator.locks.request(name, { ifAvailable: true }, taken).catch(() => resolve(null));
+});
 async function connect() {
   const mine = turn;
+  const isAllowed = navigator.locks && performance.now() >= streamAt;
   let got = null;
-  for (let i = 0; navigator.locks && Date.now() >= streamAt && i < 4 && !got; i += 1) got = await lock(`pgflowd-${i}`);
+  for (let place = 0; isAllowed && place < 4 && !got; place += 1) got = await lock(`pgflowd-${place}`);
   if (mine !== turn) return got?.();
   release = got;
   if (got) stream();
@@ -174,215 +145,152 @@ async function connect() {
 }
 
 function stream() {
-  const own = source = new EventSource(address("live"));
-  let opened = false;
-  heard = Date.now();
-  own.onopen = () => { opened = true; state("live", "live"); };
-  own.onerror = () => {
-    if (!opened) streamAt = Date.now() + 15000; // no place is free: poll meanwhile
-    else state("away", "connecting");
-    reconnect(opened ? undefined : 0);
+  const [own, again_ms] = [new EventSource(address("live")), 1000 + 2000 * Math.random()];
+  let hasOpened = false;
+  source = own;
+  heard = performance.now();
+  own.onopen = () => { hasOpened = true; state("live", "live"); };
+  own.onerror = () => { // if it never opened, no place is free, or nobody is there: poll for a while
+    if (!hasOpened) streamAt = performance.now() + 15000;
+    reconnect(hasOpened ? again_ms : 0);
   };
   const on = (kind, does) => own.addEventListener(kind, (event) => {
-    heard = Date.now();
+    heard = performance.now();
     if (event.lastEventId) last = event.lastEventId;
-    does(event.data, kind);
+    does(event.data);
   });
-  for (const kind of ["fragment", "removed", "announce"]) on(kind, (data) => change(kind, data));
+  for (const kind of Object.keys(changes)) on(kind, changes[kind]);
   on("heartbeat", (data) => { offset = Date.parse(data) - Date.now(); });
   on("line", print);
-  on("end", (reason) => {
-    if (reason === "login") return over();
-    state("away", "connecting");
-    reconnect();
-  });
+  on("end", () => reconnect(again_ms));
 }
-
-function over() {
-  disconnect();
-  state("away", "log in again");
-}
-
 async function poll(mine) {
   const answer = await fetch(address("fragments")).catch(() => null);
+  const news = answer?.ok && await answer.json().catch(() => null);
   if (mine !== turn) return;
-  if (answer?.status === 401 || answer?.status === 403) return over();
-  if (answer?.ok) {
-    const { id, now, changes } = await answer.json();
-    if (mine !== turn) return;
-    state("live", "live, every 5 s");
-    offset = Date.parse(now) - Date.now();
-    last = id;
-    for (const { kind, id: of, text } of changes) change(kind, kind === "fragment" ? `${of}\n${text}` : of || text);
-  } else state("away", "connecting");
+  if (answer?.status === 401 || answer?.status === 403) return state("out", "log in again");
+  state(news ? "live" : "away", news ? "live, every 5 s" : "connecting");
+  if (news) {
+    offset = Date.parse(news.now) - Date.now();
+    last = news.id;
+    for (const [kind, data] of news.changes) changes[kind](data);
+  }
   timer = setTimeout(connect, 5000);
 }
-
 function pause() {
-  if (live.textContent === "log in again") return location.reload();
-  paused = !paused;
-  if (paused) {
-    disconnect();
-    state("paused", "paused");
-  } else reconnect(0);
+  if (live.dataset.state === "out") return location.reload();
+  isPaused = !isPaused;
+  reconnect(0);
+  state(isPaused ? "paused" : "away", isPaused ? "paused" : "connecting");
 }
 
 function print(data) {
   const list = here("live-output");
-  const end = data.indexOf("\n");
-  line = data.slice(0, end);
-  if (!list) return;
-  const { at, step, task, stream, level, text } = JSON.parse(data.slice(end + 1));
+  const { at, step, task, stream, level, text } = JSON.parse(rest(data));
+  line = first(data);
   const isBelow = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-  const item = document.createElement("li");
-  item.className = level ?? (stream === "stderr" ? "warning" : "info");
-  for (const [name, words] of [["at", at?.slice(11, 19)], ["stream", step ? `${step}#${task}` : ""], ["text", text]]) {
-    const part = item.appendChild(document.createElement("span"));
-    part.className = name;
-    part.textContent = words ?? "";
-  }
+  const made = (tag, className, textContent) => Object.assign(document.createElement(tag), { className, textContent });
+  const item = made("li", level ?? (stream === "stderr" ? "warning" : "info"), "");
+  const parts = { at: at?.slice(11, 19), stream: step && `${step}#${task}`, text };
+  item.append(...Object.entries(parts).map(([name, words]) => made("span", name, words ?? "")));
   list.append(item);
   while (list.childElementCount > 5000) list.firstElementChild.remove();
   if (isBelow) list.scrollTop = list.scrollHeight;
 }
 
-// Clocks -----------------------------------------------------------------------------------------
-
-const two = (number) => String(number).padStart(2, "0");
+const whole = Math.floor;
+const two = (number) => String(whole(number)).padStart(2, "0");
+const local = (at) => new Date(at - 60000 * new Date(at).getTimezoneOffset()).toISOString().slice(0, 19).replace("T", " ");
 
 function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
   if (s < 60) return `${s}s`;
-  if (s < 3600) return `${Math.floor(s / 60)}m${two(s % 60)}s`;
-  if (s < 86400) return `${Math.floor(s / 3600)}h${two(Math.floor((s % 3600) / 60))}m`;
-  return `${Math.floor(s / 86400)}d${Math.floor((s % 86400) / 3600)}h`;
+  if (s < 3600) return `${whole(s / 60)}m${two(s % 60)}s`;
+  return s < 86400 ? `${whole(s / 3600)}h${two(s % 3600 / 60)}m` : `${whole(s / 86400)}d${whole(s % 86400 / 3600)}h`;
 }
-
-function local(at) {
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-}
-
-function words(time, at) {
+function told({ dataset, textContent }, at) {
   const since = (Date.now() + offset - at) / 1000;
-  if ("ago" in time.dataset) return `${duration(since)} ago`;
-  if ("since" in time.dataset) return duration(since);
-  if ("until" in time.dataset) return since < 0 ? `in ${duration(-since)}` : "due";
-  return "clock" in time.dataset && html.dataset.times ? local(new Date(at)) : time.textContent;
+  if ("ago" in dataset) return `${duration(since)} ago`;
+  if ("since" in dataset) return duration(since);
+  if ("until" in dataset) return since < 0 ? `in ${duration(-since)}` : "due";
+  return "clock" in dataset && html.dataset.times ? local(at) : textContent;
 }
-
 function tick(within) {
-  for (const time of within.querySelectorAll("[datetime]")) {
+  for (const time of all("[datetime]", within)) {
     const at = Date.parse(time.getAttribute("datetime"));
-    const text = words(time, at);
+    const text = told(time, at);
     if (time.textContent !== text) time.textContent = text;
-    if (html.dataset.times && time.title?.endsWith("UTC")) time.title = local(new Date(at));
+    if (html.dataset.times && time.title?.endsWith("UTC")) time.title = local(at);
   }
-  for (const bar of within.querySelectorAll("rect[data-start]")) { // of a timeline
+  for (const bar of all("rect[data-start]", within)) { // of a timeline
     const s = (Date.now() + offset - bar.dataset.start) / 1000;
     bar.setAttribute("width", `${Math.max(s * bar.dataset.scale, 0.3)}%`);
   }
 }
 
-// Keys, dialogs, selection -----------------------------------------------------------------------
-
-const pages = new Map(); // by the letter after g
-for (const link of document.querySelectorAll("nav.pages a")) {
-  const letter = [...link.firstChild.textContent.trim().toLowerCase()].find((each) => !pages.has(each));
-  if (letter) pages.set(letter, link);
-}
-
 function move(by) {
-  const rows = [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a[href]"));
+  const rows = all("main tbody tr").filter((row) => row.querySelector("a[href]"));
   const at = rows.findIndex((row) => row.contains(document.activeElement));
-  const row = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by];
-  row?.querySelector("a[href]").focus();
-}
-
-const keys = {
-  "/": ["Filter", () => document.querySelector("[role=search] :is(input, select)")?.focus()],
-  j: ["Next row; Enter opens it", () => move(1)],
-  k: ["Row before", () => move(-1)],
-  x: ["Select the row", () => document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click()],
-  n: ["Show new rows", () => fresh.size && refresh()],
-  p: ["Pause, or go on", pause],
-  g: ["Then a letter: another page", () => {}],
-  "?": ["These keys", help],
-};
-
-function help() {
-  const dialog = here("keys");
-  const rows = Object.entries(keys).map(([key, [does]]) => [key, does]);
-  for (const [letter, link] of pages) rows.push([`g ${letter}`, link.firstChild.textContent.trim()]);
-  dialog.querySelector("dl").replaceChildren(...rows.flatMap(([key, does]) => {
-    const [dt, dd] = [document.createElement("dt"), document.createElement("dd")];
-    dt.appendChild(document.createElement("kbd")).textContent = key;
-    dd.textContent = does;
-    return [dt, dd];
-  }));
-  dialog.showModal();
+  rows.at(at < 0 ? Math.min(0, by) : Math.max(0, at + by))?.querySelector("a[href]").focus();
 }
 
 let before = ""; // the key before this one
+const keys = {
+  "/": () => document.querySelector("[role=search] :is(input, select)")?.focus(),
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click(),
+  n: () => fresh.size && refresh(),
+  p: pause,
+  "?": () => here("keys").showModal(),
+};
 function press(event) {
-  const field = event.target.closest?.("input:not([type=checkbox]), select, textarea, [contenteditable]");
-  if (field || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
-  const page = before === "g" && pages.get(event.key);
+  const isField = event.target.closest?.(FIELDS) || event.target.isContentEditable;
+  if (isField || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  const link = before === "g" && document.querySelector(`nav [aria-keyshortcuts="g ${CSS.escape(event.key)}"]`);
+  const does = link ? () => link.click() : Object.hasOwn(keys, event.key) && keys[event.key];
   before = event.key;
-  if (page) page.click();
-  else if (keys[event.key]) keys[event.key][1]();
-  else return;
-  event.preventDefault();
+  if (does) event.preventDefault();
+  if (does) does();
 }
-
-// How many are selected; the buttons about them work with at least one.
 function count() {
-  const boxes = [...document.querySelectorAll("main tbody input[type=checkbox]")];
-  const many = boxes.filter((box) => box.checked).length;
-  for (const each of document.querySelectorAll("[data-selected]")) each.textContent = many;
-  for (const each of document.querySelectorAll("[data-select-all]")) {
-    each.checked = boxes.length > 0 && many === boxes.length;
-    each.indeterminate = many > 0 && many < boxes.length;
-  }
+  const [boxes, many] = [all(BOXES).length, all(`${BOXES}:checked`).length];
+  const states = { checked: boxes > 0 && many === boxes, indeterminate: many > 0 && many < boxes };
+  for (const each of all("[data-selected]")) each.textContent = many;
+  for (const each of all("[data-select-all]")) Object.assign(each, states);
 }
 
-async function load(link) {
-  const answer = await fetch(link.href).catch(() => null);
-  const part = answer?.ok && parse(await answer.text()).querySelector(`#${CSS.escape(link.dataset.load)}`);
-  if (!part) return location.assign(link.href);
-  tick(part);
-  here(link.dataset.load)?.replaceWith(part);
-}
-
-document.addEventListener("click", (event) => {
+async function click(event) {
   const target = event.target.closest("[data-dialog], [data-close], [data-copy], [data-load]");
-  if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const { dialog, copy } = target.dataset;
-  if (dialog) here(dialog)?.showModal();
-  else if (copy !== undefined) navigator.clipboard?.writeText(copy).then(() => announce("copied"));
-  else if ("load" in target.dataset) load(target);
-  else target.closest("dialog")?.close();
-  if (!dialog || here(dialog)) event.preventDefault();
-});
-document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-select-all]")) {
-    for (const box of document.querySelectorAll("main tbody input[type=checkbox]")) box.checked = event.target.checked;
-  }
+  const { dialog, copy, load } = target?.dataset ?? {};
+  if (!target || event.ctrlKey || event.metaKey || event.shiftKey || (dialog && !here(dialog))) return;
+  event.preventDefault();
+  if (dialog) here(dialog).showModal();
+  else if (copy) navigator.clipboard?.writeText(copy).then(() => announce("copied"));
+  else if (load) {
+    const part = await fetched(target.href, load);
+    if (part) put(part, here(load));
+    else location.assign(target.href);
+  } else target.closest("dialog").close();
+}
+document.addEventListener("click", click);
+document.addEventListener("keydown", press);
+document.addEventListener("change", ({ target }) => {
+  if ("selectAll" in target.dataset) for (const box of all(BOXES)) box.checked = target.checked;
   count();
 });
-document.addEventListener("keydown", press);
-document.addEventListener("pointerdown", () => { pressed = true; });
-for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, () => setTimeout(() => { pressed = false; }));
-
+document.addEventListener("pointerdown", () => { isPressed = true; });
+for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => setTimeout(() => { isPressed = false; }));
 here("new-rows").addEventListener("click", refresh);
-tick(document);
-count();
 setInterval(() => {
   if (document.hidden) return;
   tick(document);
-  retry();
-  if (source && Date.now() - heard > 40000) reconnect(0);
+  for (const [id, text] of [...held]) replace(id, text);
+  if (source && performance.now() - heard > 40000) reconnect(0);
 }, 1000);
-if (html.dataset.now) {
+tick(document);
+count();
+if (html.dataset.now) { // else it is a page about an error
   live.addEventListener("click", pause);
   document.addEventListener("visibilitychange", () => reconnect(0));
   addEventListener("pagehide", disconnect);
