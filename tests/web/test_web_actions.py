@@ -151,6 +151,20 @@ def test_many_runs_are_counted_first_and_then_changed(jane, shop):
     assert again.json()["already"] == sorted(str(run) for run in runs[:2])
 
 
+def test_all_runs_that_a_list_finds_are_chosen_once(jane, shop):
+    runs = [shop.start("store_items", ["a"]) for _ in range(3)]
+    other = shop.start("send_email", {})
+
+    asks = jane.post(
+        "/runs/many/pause", data={"all": "on", "filter": "?flow=store_items&status=started"}
+    )
+    wrong = jane.post("/runs/many/pause", data={"all": "on", "filter": "?status=strated"})
+
+    assert "Pause 3 runs?" in asks.text and all(str(run) in asks.text for run in runs)
+    assert str(other) not in asks.text
+    assert wrong.status_code == 400
+
+
 def test_one_run_that_refuses_keeps_none_of_the_others(jane, shop):
     bad, good = failed(shop), shop.start("store_items", ["a"])
 

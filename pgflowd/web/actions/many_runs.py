@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
@@ -23,9 +24,11 @@ from pgflowd.db import operations
 from pgflowd.db.many_runs import AT_ONCE, change_many
 from pgflowd.db.operations import Operation, run_sync
 from pgflowd.db.query import execute
-from pgflowd.db.run_search import runs_by_id
+from pgflowd.db.run_search import runs_by_id, search_runs
 from pgflowd.errors import PgflowdError
 from pgflowd.web.actions.action import ActionRequest, bad_field
+from pgflowd.web.pages.page import PageRequest
+from pgflowd.web.pages.runs import filter_of
 
 MOST = 1000  # runs of a choice; a form holds no more ids
 ASKED_TWICE = 50  # of more than these the number is typed
@@ -119,9 +122,17 @@ class ChangedRuns:
 
 
 def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> ChosenRuns:
-    """The runs of these ids, in the order in which their locks are taken."""
+    """
+    The runs of these ids, or those that the filter of a list finds, in the order in which their
+    locks are taken.
+    """
     _verb(request)
-    found = execute(request.conn, runs_by_id(_checked(ids)))
+    if request.fields.is_set("all"):
+        filter = parse_qsl((request.fields.text("filter") or "").removeprefix("?"))
+        wanted = filter_of(PageRequest(request.conn, query=dict(filter)))
+        found = list(execute(request.conn, search_runs(wanted, MOST)).runs)
+    else:
+        found = execute(request.conn, runs_by_id(_checked(ids)))
     if not found:
         raise bad_field("no run is chosen", next="tick some runs of the list")
     return ChosenRuns(request.path["verb"], sorted(found, key=lambda run: run.run_id), text)
