@@ -173,7 +173,7 @@ GROUPS = {  # by the first digit of a code: what it is about
     "2": "definitions of flows",
     "3": "the database",
     "4": "runs, tasks and the daemon",
-    "5": "health, metrics and spans",
+    "5": "the dashboard, health, metrics and spans",
     "9": "mistakes in pgflowd",
 }
 
