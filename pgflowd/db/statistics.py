@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from itertools import starmap
 
-from pgflowd.core.documents.statistics import FlowWork, StepStats
+from pgflowd.core.documents.statistics import FlowWork, RunBucket, StepStats
 from pgflowd.core.json import decode
 from pgflowd.db.query import Query, Rows, only
+
+BUCKETS = 12  # of an hour: five minutes each
+NO_RUNS = RunBucket(0, 0)
 
 
 def roll_up_minutes() -> Query[int]:
@@ -19,6 +23,20 @@ def flow_stats(flow_slug: str | None, since_s: float) -> Query[list[StepStats]]:
     """Return what workers did within this time, by flow and step; step '' has the runs."""
     params = (flow_slug, since_s)
     return Query(_FLOW_STATS, params, lambda rows: list(starmap(StepStats, rows)))
+
+
+def flow_buckets(
+    flow_slug: str | None, since_s: float, count: int = BUCKETS
+) -> Query[dict[str, list[RunBucket]]]:
+    """Return how many runs of each flow ended in so many pieces of this time, the oldest first."""
+
+    def read(rows: Rows) -> dict[str, list[RunBucket]]:
+        found: dict[str, list[RunBucket]] = defaultdict(lambda: [NO_RUNS] * count)
+        for slug, place, ok, failed in rows:
+            found[slug][place] = RunBucket(ok, failed)
+        return found
+
+    return Query(_FLOW_BUCKETS, (flow_slug, since_s, count), read)
 
 
 def flow_work(flow_slug: str | None) -> Query[list[FlowWork]]:
@@ -34,6 +52,9 @@ _FLOW_STATS = """
 select flow_slug, step_slug, completed, failed, timed_out, crashed, ran_p50_s, ran_p95_s,
        waited_p50_s, waited_p95_s
   from pgflowd.flow_stats(%s, make_interval(secs => %s))
+"""
+_FLOW_BUCKETS = """
+select flow_slug, bucket, ok, failed from pgflowd.flow_buckets(%s, make_interval(secs => %s), %s)
 """
 _FLOW_WORK = """
 select status.flow_slug, status.queued, status.running, status.delayed, status.oldest_queued_s,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.web.svg_element import Picture, element
 from pgflowd.web.text import number
 
@@ -12,14 +12,7 @@ _BAR, _GAP, _HEIGHT = 5, 1, 24
 _LEAST = 2  # the height of a bar that is not zero
 
 
-class Bucket(NamedTuple):
-    """What ended well and what failed in a piece of time."""
-
-    ok: int
-    failed: int
-
-
-def spark(buckets: Sequence[Bucket], what: str = "runs") -> Picture:
+def spark(buckets: Sequence[RunBucket], what: str = "runs") -> Picture:
     """A bar for each bucket, the oldest first: failures in red, on top of what ended well."""
     most = max((bucket.ok + bucket.failed for bucket in buckets), default=0)
     drawn = []

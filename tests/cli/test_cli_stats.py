@@ -20,6 +20,7 @@ def test_it_tells_what_is_to_be_done_and_what_was(here, shop):
     assert flow["runs"] == {
         "completed": 3, "failed": 0, "per_minute": 0.05, "failure_rate": 0.0,
     }  # fmt: skip
+    assert flow["buckets"] == [{"ok": 0, "failed": 0}] * 11 + [{"ok": 3, "failed": 0}]
     (website,) = flow["steps"]
     assert (website["completed"], website["failure_rate"]) == (3, 0.25)
     assert 0.25 < website["ran_p50_s"] < website["ran_p95_s"] <= 0.5

@@ -29,7 +29,7 @@ from pgflowd.db.query import Query
 from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
 from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
-from pgflowd.db.statistics import flow_stats
+from pgflowd.db.statistics import flow_buckets, flow_stats
 from pgflowd.db.values import value_part
 from pgflowd.testing.scratch import ScratchDatabase
 
@@ -118,6 +118,7 @@ QUERIES: Mapping[str, tuple[Query[object], int]] = {
     "a grid": (flow_grid("many"), 1_500),
     "a grid of a rare flow": (flow_grid("rare"), 1_500),
     "statistics": (flow_stats("many", 86400), 300),
+    "pieces of a time": (flow_buckets("many", 90 * 86400, 1440), 300),
     "flows": (list_flows(), 1_500),
     "daemons": (list_daemons(), 500),
     "sizes": (kept(), 300),

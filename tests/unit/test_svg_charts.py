@@ -13,9 +13,10 @@ from support.run_documents import START, at, details, failed, state, tasks
 
 from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
+from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.web.svg_grid import run_grid
-from pgflowd.web.svg_spark import Bucket, load_bar, spark
+from pgflowd.web.svg_spark import load_bar, spark
 from pgflowd.web.svg_strip import task_strip
 from pgflowd.web.svg_timeline import MAX_BARS, run_timeline
 
@@ -103,7 +104,7 @@ def test_a_cell_has_the_colour_of_its_worst_task_and_leads_to_its_tasks():
 
 
 def test_small_charts_say_their_numbers():
-    chart = parsed(spark([Bucket(10, 0), Bucket(0, 0), Bucket(5, 5)]))
+    chart = parsed(spark([RunBucket(10, 0), RunBucket(0, 0), RunBucket(5, 5)]))
     bars = [(bar.attrib["class"], float(bar.attrib["height"])) for bar in chart.iter("rect")]
 
     assert chart.attrib["aria-label"] == "15 runs ended well, 5 failed"

@@ -30,7 +30,7 @@ def stats(app: App, flow: str | None, since: float) -> None:
              pgflowd flows stats analyze_website --since 1d
     """
     from pgflowd.db.query import execute
-    from pgflowd.db.statistics import flow_stats, flow_work
+    from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
 
     if since <= 0:
         raise click.UsageError("--since must be longer than 0s")
@@ -39,7 +39,8 @@ def stats(app: App, flow: str | None, since: float) -> None:
         if flow is not None and not works:
             raise unknown_flow(flow, flow_slugs(conn))
         steps = execute(conn, flow_stats(flow, since))
-    found = stats_of(works, steps, since)
+        buckets = execute(conn, flow_buckets(flow, since)) if app.json else {}
+    found = stats_of(works, steps, since, buckets)
     if app.json:
         app.print_document(flows=[each.to_json() for each in found])
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgflowd.core.documents import plain
 
@@ -72,6 +72,13 @@ class FlowWork:
     waits: Mapping[str, int]  # by kind
 
 
+class RunBucket(NamedTuple):
+    """How many runs ended in a piece of time."""
+
+    ok: int
+    failed: int
+
+
 @dataclass(frozen=True)
 class FlowStats:
     """A flow: what it has to do, and what it did within a time."""
@@ -80,6 +87,9 @@ class FlowStats:
     steps: Sequence[StepStats]
     runs: StepStats | None
     since_s: float
+    buckets: Sequence[
+        RunBucket
+    ] = ()  # of pieces of this time, the oldest first; none: no run ended
 
     def to_json(self) -> dict[str, Any]:
         nothing = StepStats(self.work.flow_slug, OF_RUNS, *[0] * 4, *[None] * 4)
@@ -92,12 +102,16 @@ class FlowStats:
             "oldest_ready_s": self.work.oldest_ready_s,
             "waits": dict(self.work.waits),
             "runs": (self.runs or nothing).to_json(self.since_s),
+            "buckets": [bucket._asdict() for bucket in self.buckets],
             "steps": [step.to_json(self.since_s) for step in self.steps],
         })  # fmt: skip
 
 
 def stats_of(
-    works: Sequence[FlowWork], found: Sequence[StepStats], since_s: float
+    works: Sequence[FlowWork],
+    found: Sequence[StepStats],
+    since_s: float,
+    buckets: Mapping[str, Sequence[RunBucket]],
 ) -> list[FlowStats]:
     """The flows, each with what was found of it."""
     return [
@@ -106,6 +120,7 @@ def stats_of(
             [each for each in of_flow(found, work) if each.step_slug != OF_RUNS],
             next((each for each in of_flow(found, work) if each.step_slug == OF_RUNS), None),
             since_s,
+            buckets.get(work.flow_slug, ()),
         )
         for work in works
     ]

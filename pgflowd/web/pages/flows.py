@@ -22,12 +22,13 @@ from pgflowd.db.limits import list_limits
 from pgflowd.db.option_values import option_values
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.schedules import list_schedules
-from pgflowd.db.statistics import flow_stats, flow_work
+from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
 from pgflowd.db.versions import Version, versions_of
 from pgflowd.web.pages.page import Page, PageRequest
 
 TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}
 MAX_LIMITS = 20
+BUCKETS = 24  # pieces of the time that the statistics are of
 _IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
 
 
@@ -116,12 +117,14 @@ def flow_page(request: PageRequest) -> ShownFlow:
     slug, since_s = flow.flow_slug, TIMES[since]
     queries: list[Any] = [
         flow_shape(slug), worker_caps(slug), versions_of(name), list_schedules(name),
-        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s), flow_grid(name),
+        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
+        flow_buckets(name, since_s, BUCKETS), flow_grid(name),
     ]  # fmt: skip
-    shape, caps, versions, schedules, limits, works, found, grid = execute_together(conn, queries)
+    read = execute_together(conn, queries)
+    shape, caps, versions, schedules, limits, works, found, buckets, grid = read
     shape = shape or {"steps": []}
     tuned = [each for each in execute(conn, option_values(slug, shape)) if each.is_tuned]
-    stats = next(iter(stats_of(works, found, since_s)), None)
+    stats = next(iter(stats_of(works, found, since_s, buckets)), None)
     return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since, grid)
 
 
