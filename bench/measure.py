@@ -30,10 +30,11 @@ def family(pid: int) -> Iterator[int]:
 
 def cpu_s(pid: int, without: frozenset[int] = frozenset()) -> float:
     """CPU seconds of a process and all below it, those that have ended too."""
-    return sum(_own_s(one) for one in family(pid) if one not in without)
+    return sum(own_cpu_s(one) for one in family(pid) if one not in without)
 
 
-def _own_s(pid: int) -> float:
+def own_cpu_s(pid: int) -> float:
+    """CPU seconds of a process, also of one that has ended and is not reaped."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         reaped = (int(fields[13]) + int(fields[14])) * TICK_S

@@ -25,6 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from measure import own_cpu_s
+
 from pgflowd.core.messages import Drain, Heartbeat, Ready, Wake
 from pgflowd.core.settings.sections import (
     DaemonSettings,
@@ -46,7 +48,6 @@ from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchServer
 from pgflowd.testing.until import until
 
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 MODULE = """
 from pgflowd import job
 
@@ -57,19 +58,12 @@ def noop(run):
 """
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time of a process, with its reaped children."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return sum(int(each) for each in fields[11:15]) * TICK_S
-
-
 def start_exporter(settings: Settings) -> ForkedChild:
     """The process `exporter`, with a collector that takes whatever comes."""
 
     class Collector(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # so that connections are kept
+
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200)
@@ -130,15 +124,15 @@ def measure(dsn: str, args: argparse.Namespace, postmaster: int | None) -> dict[
         warm(conn, child)
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
-        traces_s = cpu_s(tracer.pid) if tracer else 0.0
-        all_s, own_s = session_cpu_s(child.pid), cpu_s(child.pid)
+        traces_s = own_cpu_s(tracer.pid) if tracer else 0.0
+        all_s, own_s = session_cpu_s(child.pid), own_cpu_s(child.pid)
         server_s = server_cpu_s(conn, postmaster)
         began = time.perf_counter()
         child.channel.send(Wake())
         left = "select count(*) from pgflow.runs where status = 'started'"
         until(lambda: conn.execute(left).fetchone() == (0,), 120)
         took_s = time.perf_counter() - began
-        all_s, own_s = session_cpu_s(child.pid) - all_s, cpu_s(child.pid) - own_s
+        all_s, own_s = session_cpu_s(child.pid) - all_s, own_cpu_s(child.pid) - own_s
         server_s = server_cpu_s(conn, postmaster) - server_s
         child.channel.send(Drain(5.0))
         until(child.has_ended, 10)
@@ -154,7 +148,7 @@ def end_exporter(tracer: ForkedChild, before_s: float, tasks: int) -> dict[str, 
     """Let it send all that it has; what it took, and what became of the spans."""
     tracer.channel.send(Drain(5.0))
     until(tracer.has_ended, 10)
-    took_s = cpu_s(tracer.pid) - before_s
+    took_s = own_cpu_s(tracer.pid) - before_s
     told = [each for each in tracer.channel.receive() if isinstance(each, Heartbeat)]
     tracer.collect()
     return {"exporter_us_per_task": round(took_s / tasks * 1e6), **told[-1].numbers["spans"]}
@@ -162,15 +156,15 @@ def end_exporter(tracer: ForkedChild, before_s: float, tasks: int) -> dict[str, 
 
 def session_cpu_s(worker: int) -> float:
     """The same for the worker, its zygote and its runners, those that ended included."""
-    return sum(cpu_s(seen.pid) for seen in in_session(worker))
+    return sum(own_cpu_s(seen.pid) for seen in in_session(worker))
 
 
 def server_cpu_s(conn: Any, postmaster: int | None) -> float:
     """The same for a server's processes; the look itself is among them."""
     if postmaster is not None:
-        return sum(cpu_s(seen.pid) for seen in all_processes() if seen.parent == postmaster)
+        return sum(own_cpu_s(seen.pid) for seen in all_processes() if seen.parent == postmaster)
     query = "select pid from pg_stat_activity where datname = current_database()"
-    return sum(cpu_s(pid) for (pid,) in conn.execute(query))
+    return sum(own_cpu_s(pid) for (pid,) in conn.execute(query))
 
 
 def warm(conn: Any, child: ForkedChild) -> None:

@@ -14,14 +14,15 @@ from struct import Struct
 from typing import Any
 
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.traces import attempt_span, run_span, step_span
+from pgflowd.core.traces import id_of, step_span
 
 _FAILED = (RunStatus.FAILED.value, StepStatus.FAILED.value)
 _INTERNAL, _CONSUMER = b"\x30\x01", b"\x30\x05"  # field 6, the kind
 _ERROR = b"\x18\x02"  # field 3 of a status
-# trace, span, begin and end; parent
-_SPAN, _PARENT = Struct("<2s16s2s8scQcQ"), b"\x22\x08"
-_DOUBLE = Struct("<d")
+_PARENT = b"\x22\x08"
+_TRACE_BYTES, _RUN_CHARS = 16, 36
+_pack_span = Struct("<2s16s2s8scQcQ").pack  # its trace, its id, its begin and its end
+_pack_double = Struct("<d").pack
 _NS = 1e9
 _UINT64 = (1 << 64) - 1
 
@@ -46,26 +47,22 @@ def spans_in(portion: Mapping[str, Any]) -> list[EncodeSpan]:
 def _attempt(flow: str, trace: Sequence[Any] | None, row: Sequence[Any]) -> bytes:
     (run_id, step, index, token, attempt, outcome, verdict,
      began_at, ended_at, wait_s, cpu_s, peak_kb, pid, more) = row  # fmt: skip
-    span_id = attempt_span(run_id, step, index, token)
-    times = int(began_at * _NS), int(ended_at * _NS)
+    name = f"{run_id}/{step}"
     pieces = [
-        _span(trace, run_id, span_id, times),
+        _span(trace, run_id, id_of(f"{name}/{index}/{token}"), began_at, ended_at),
         _PARENT,
-        bytes.fromhex(step_span(run_id, step)),
-        _of_attempts(flow, step, index, attempt, outcome, verdict),
-        _run_attribute(run_id),
+        id_of(name),
+        _of_attempts(flow, step, index, attempt, outcome, verdict, pid),
     ]
     if wait_s is not None:
-        pieces += _WAIT, _DOUBLE.pack(wait_s)
+        pieces.append(_WAIT + _pack_double(wait_s))
     if cpu_s is not None:
-        pieces += _CPU, _DOUBLE.pack(cpu_s)
+        pieces.append(_CPU + _pack_double(cpu_s))
     if peak_kb is not None:
         pieces.append(_attribute("pgflow.peak_kb", peak_kb))
-    if pid is not None:
-        pieces.append(_attribute("process.pid", pid))
     if more is not None:
         known, error = more
-        pieces += [_attribute(key, value) for key, value in known.items() if value is not None]
+        pieces.append(_attributes(known))
         if error is not None:
             pieces.append(_status(error))
     return b"".join(pieces)
@@ -80,21 +77,22 @@ def _part(
     run_id: str,
     began_at: str,
 ) -> bytes:
-    times = int(float(began_at) * _NS), int(ended_at * _NS)
+    run = id_of(run_id)
     if step is not None:
-        head = _span(trace, run_id, step_span(run_id, step), times)
-        pieces = [head, _PARENT, bytes.fromhex(run_span(run_id)), common, _run_attribute(run_id)]
-        trace_id = trace[0] if trace else run_id.replace("-", "")
-        pieces += [_link(trace_id, step_span(run_id, dep)) for dep in deps]
-        return b"".join(pieces)
-    pieces = [_span(trace, run_id, run_span(run_id), times), common, _run_attribute(run_id)]
+        span_id = id_of(f"{run_id}/{step}")
+        found = _span(trace, run_id, span_id, float(began_at), ended_at) + _PARENT + run + common
+        if deps:
+            trace_id = trace[0] if trace else run_id.replace("-", "")
+            found += b"".join([_link(trace_id, step_span(run_id, dep)) for dep in deps])
+        return found
+    found = _span(trace, run_id, run, float(began_at), ended_at) + common
     if trace:
         _, parent, _, link = trace
         if parent is not None:
-            pieces += _PARENT, _id(parent, 8)
+            found += _PARENT + _id(parent, 8)
         if link is not None:
-            pieces.append(_link(*link))
-    return b"".join(pieces)
+            found += _link(*link)
+    return found
 
 
 # what many spans have in common
@@ -102,7 +100,7 @@ def _part(
 
 @lru_cache(maxsize=4096)
 def _of_attempts(
-    flow: str, step: str, index: int, attempt: int, outcome: str, verdict: str
+    flow: str, step: str, index: int, attempt: int, outcome: str, verdict: str, pid: int | None
 ) -> bytes:
     known = {
         "pgflow.flow": flow,
@@ -111,6 +109,7 @@ def _of_attempts(
         "pgflow.attempt": attempt,
         "pgflow.outcome": outcome,
         "pgflow.verdict": verdict,
+        "process.pid": pid,
     }
     return field(5, _utf8(f"attempt {attempt}")) + _INTERNAL + _attributes(known)
 
@@ -127,12 +126,18 @@ def _of_parts(flow: str, step: str | None, status: str, error: str | None) -> by
     return found + _status(error or "") if status in _FAILED else found
 
 
-def _span(trace: Sequence[Any] | None, run_id: str, span_id: str, times: tuple[int, int]) -> bytes:
-    """The ids, the times, and the state of the trace."""
-    trace_id = _id(run_id.replace("-", "") if trace is None else trace[0], 16)
-    ids = b"\x0a\x10", trace_id, b"\x12\x08", bytes.fromhex(span_id)
-    found = _SPAN.pack(*ids, b"\x39", times[0], b"\x41", times[1])
-    return found + field(3, _utf8(trace[2])) if trace and trace[2] else found
+def _span(
+    trace: Sequence[Any] | None, run_id: str, span_id: bytes, began_at: float, ended_at: float
+) -> bytes:
+    """The ids, the times, the run, and the state of the trace."""
+    trace_id = bytes.fromhex(run_id.replace("-", "") if trace is None else trace[0])
+    known, begin, end = run_id.encode(), int(began_at * _NS), int(ended_at * _NS)
+    if len(trace_id) != _TRACE_BYTES or len(known) != _RUN_CHARS:
+        raise ValueError(f"{run_id[:50]!r} is no id of a run, or that of its trace is none")
+    found = _pack_span(b"\x0a\x10", trace_id, b"\x12\x08", span_id, b"\x39", begin, b"\x41", end)
+    if trace and trace[2]:
+        found += field(3, _utf8(trace[2]))
+    return found + _RUN + known
 
 
 def _id(digits: str, size: int) -> bytes:
@@ -154,7 +159,8 @@ def _status(error: str) -> bytes:
 
 
 def _attributes(known: Mapping[str, Any]) -> bytes:
-    return b"".join([_attribute(key, value) for key, value in known.items()])
+    pairs = known.items()
+    return b"".join([_attribute(key, value) for key, value in pairs if value is not None])
 
 
 @lru_cache(maxsize=4096)
@@ -166,13 +172,6 @@ def _attribute(key: str, value: str | int) -> bytes:
     else:
         raise ValueError(f"{key} is neither a text nor a whole number")
     return field(9, field(1, _utf8(key)) + field(2, any_value))
-
-
-def _run_attribute(run_id: str) -> bytes:
-    known = run_id.encode()
-    if len(known) != _RUN_CHARS:
-        raise ValueError(f"{run_id[:50]!r} is no id of a run")
-    return _RUN + known
 
 
 def _opening(key: str, size: int, tag: bytes) -> bytes:
@@ -214,6 +213,5 @@ def _varint(number: int) -> bytes:
     return bytes(found)
 
 
-_RUN_CHARS = 36
 _RUN = _opening("pgflow.run_id", _RUN_CHARS, bytes([0x0A, _RUN_CHARS]))
 _WAIT, _CPU = (_opening(key, 8, b"\x21") for key in ("pgflow.wait_s", "pgflow.cpu_s"))

@@ -118,4 +118,9 @@ def attempt_span(run_id: str, step: str, index: int, token: int) -> str:
 
 @lru_cache(maxsize=4096)  # each is asked for several times, soon one after the other
 def _span_id(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return id_of(text).hex()
+
+
+def id_of(text: str) -> bytes:
+    """The id of a span: of a run, of RUN/STEP, or of the attempt RUN/STEP/INDEX/TOKEN."""
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

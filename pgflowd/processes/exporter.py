@@ -9,6 +9,7 @@ what exceeds it is dropped and counted. A batch that the collector refuses for g
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pgflowd.host.otlp import OtlpExporter
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
-NICE = 10  # where processors are scarce, tasks go first
+NICE = 10  # where processors are scarce, tasks go first; nor does a datagram interrupt them (BATCH)
 MAX_QUEUE = 8192  # spans; a kilobyte each
 BATCH = 512
 PAUSE_S = 5.0  # between two exports, unless there is a whole batch
@@ -46,6 +47,8 @@ SAY_AGAIN_S = 60.0  # the same error
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Export until the supervisor asks to end."""
     os.nice(NICE)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:
         exporter, path = _exporter(settings), socket_path(control_path(settings))
         end = listen(path)

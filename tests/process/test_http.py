@@ -122,9 +122,11 @@ def test_neither_hostile_clients_nor_a_killed_observer_disturb_anybody(setup, da
         line.sendall(b"GET /livez HTTP/1.1\r\nX: ")
         threading.Thread(target=idle, args=(line, stop), daemon=True).start()
     assert health(address) == (200, 200)
+    meanwhile = start_run(database, "alpha")
     for _ in range(10_000):
         with socket.create_connection(("127.0.0.1", address), web.TIMEOUT_S):
             pass
+    assert is_completed_soon(database, meanwhile)
     assert health(address) == (200, 200)
     lazy = [web.connect(address) for _ in range(100)]  # they ask, and never read the answer
     for line in lazy:

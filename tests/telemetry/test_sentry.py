@@ -90,6 +90,14 @@ def test_the_last_attempt_is_told_once(
         assert told(collector)[-1][1]["pgflow.run"] == str(run_id)
         pids = {each["pid"] for each in daemon.events("task.failed") if each["run"] == str(run_id)}
         assert len(pids) == 1
+        run_id = start_run(database, "alpha", fails="five", dies=True)  # as its runner is told
+        daemon.until("run.failed", run=str(run_id))
+        run_id_after = start_run(database, "alpha", fails="six")  # by another runner
+        daemon.until("run.failed", run=str(run_id_after))
+        outcomes = daemon.events("task.failed", run=str(run_id))
+        assert [each["attempt"] for each in outcomes] == [1, 2], "its outcome counts, and no crash"
+        until(lambda: told(collector)[-1][0] == "attempt 2 of six", 10)
+        assert told(collector)[-1][1]["pgflow.run"] == str(run_id_after)
     else:
         setup.config(worker=worker, telemetry={"sentry": "every"})
         assert daemon.command("reload").returncode == 0

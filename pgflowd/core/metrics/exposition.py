@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate
 from typing import Any
 
@@ -144,22 +144,27 @@ def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]
             yield (*head, *rest), number
 
 
-def _samples(metric: Metric, labels: dict[str, str], number: Any) -> Iterator[str]:
+def _samples(metric: Metric, labels: dict[str, str], number: Any) -> list[str]:
     name = f"pgflowd_{metric.name}"
     pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     shown = f"{{{pairs}}}" if pairs else ""
     if metric.type is not MetricType.HISTOGRAM:
-        yield f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_shown(number)}"
-        return
+        return [f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_shown(number)}"]
     if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
-        return
+        return []
     *buckets, total = number
-    before = f'{name}_bucket{{{pairs}{"," if pairs else ""}le="'
     counts = [*accumulate(more if type(more) is int else 0 for more in buckets)]
-    for bound, count in zip((*metric.bounds_s, "+Inf"), counts, strict=True):
-        yield f'{before}{bound}"}} {count}'
-    yield f"{name}_count{shown} {counts[-1]}"
-    yield f"{name}_sum{shown} {_shown(total)}"
+    return [_histogram(name, pairs, metric.bounds_s) % (*counts, counts[-1], _shown(total))]
+
+
+@lru_cache(maxsize=4096)  # the most of the text, and the same at each scrape
+def _histogram(name: str, pairs: str, bounds_s: tuple[float, ...]) -> str:
+    """The lines of a histogram, with a place for each number."""
+    known = pairs.replace("%", "%%")
+    before = f'{name}_bucket{{{known}{"," if known else ""}le="'
+    shown = f"{{{known}}}" if known else ""
+    lines = [f'{before}{bound}"}} %d' for bound in (*bounds_s, "+Inf")]
+    return "\n".join([*lines, f"{name}_count{shown} %d", f"{name}_sum{shown} %s"])
 
 
 def _escaped(text: str) -> str:
