@@ -65,6 +65,14 @@ def response(body: str, type: str, status: HTTPStatus = HTTPStatus.OK) -> Respon
     return Response(body.encode(), status, headers_of(), media_type=type)
 
 
+def download(body: str, name: str) -> Response:
+    """A file, which no browser shows as a page of ours."""
+    answer = response(body, JSON)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    answer.headers["Content-Security-Policy"] = "sandbox"
+    return answer
+
+
 def error_response(scope: Scope, error: PgflowdError) -> Response:
     """An error as the commands print it: a list under `errors`, or a page."""
     status, request = status_of(error), Request(scope)

@@ -30,8 +30,9 @@ from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live, session_of
 from pgflowd.web.page_requests import back_of, look_of, root_of
-from pgflowd.web.pages import PAGES, Document, Page
+from pgflowd.web.pages import PAGES, Document, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
+from pgflowd.web.pages.values import whole_value
 from pgflowd.web.posts import Posts
 from pgflowd.web.rendering import render
 from pgflowd.web.views import view_of
@@ -65,6 +66,7 @@ class Dashboard:
         live += [
             Route(f"/fragments{page.path}", self._poll(page), methods=["GET"]) for page in PAGES
         ]
+        downloads = Route("/download/{run}", self._download, methods=["GET"])
         live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
         posts = Posts(self.operators, API, self._show)
         return Starlette(
@@ -74,6 +76,7 @@ class Dashboard:
                 *pages,
                 *api,
                 assets,
+                downloads,
                 Route("/appearance", self._appearance, methods=["POST"]),
             ],
             exception_handlers={
@@ -169,6 +172,16 @@ class Dashboard:
                 httponly=True, samesite="strict",
             )  # fmt: skip
         return answer
+
+    async def _download(self, request: Request) -> Response:
+        """An input or output as it is, to be kept as a file."""
+        words, query = dict(request.path_params), dict(request.query_params)
+
+        def work(conn: Connection) -> Response:
+            name, value = whole_value(PageRequest(conn, words, query))
+            return answers.download(json.dumps(value, ensure_ascii=False), name)
+
+        return await self.connections.call(work)
 
     async def _asset(self, request: Request) -> Response:
         found = asset(request.path_params["name"])

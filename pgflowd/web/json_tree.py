@@ -1,20 +1,27 @@
 """
 A JSON value in pieces, as a page shows it: a tree of at most so many levels and members.
+
+What is left out has the path at which it is found.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pgflowd.core.text import brief, size
+from pgflowd.core.documents.values import ValueMember, ValuePart
+from pgflowd.core.text import size
+from pgflowd.errors import PgflowdError
 
 MAX_LEVELS = 4
 MAX_MEMBERS = 200  # of the whole tree
 MAX_TEXT = 2000  # characters of a string
+MAX_PATH_CHARS = 2000
+
+Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -22,40 +29,64 @@ class JsonBranch:
     """A value, with the values in it as far as they are shown."""
 
     kind: str  # object, array, string, number, boolean, null
-    text: str  # of a leaf its value; of others a summary
+    text: str  # of a leaf its value
+    path: Path
+    length: int = 0  # how many members it has
     members: Sequence[tuple[str, JsonBranch]] = ()
-    left_out: int = 0  # members that are not shown
-    path: Sequence[str | int] = field(default=())
+    is_cut: bool = False  # there is more of it at its path
+    next: int | None = None  # the first member, or character, that is not shown
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.kind not in ("object", "array")
+
+    @property
+    def pointer(self) -> str:
+        """Its path as a JSON pointer, which addresses have."""
+        return pointer_of(self.path)
 
 
-def tree_of(value: Any) -> JsonBranch:
-    """The tree of a value; what is too deep, or too much, is left out and counted."""
-    return _branch(value, (), [MAX_MEMBERS])
+def tree_of(part: ValuePart) -> JsonBranch:
+    """The tree of a part of a value."""
+    path, budget = tuple(part.path), [MAX_MEMBERS]
+    if part.type not in ("object", "array"):
+        text = json.dumps(part.value, ensure_ascii=False)
+        return JsonBranch(part.type, text, path, is_cut=not part.is_whole, next=part.next)
+    budget[0] -= len(part.members)
+    members = [(member.name, _member(member, path, budget)) for member in part.members]
+    return JsonBranch(part.type, "", path, part.length or 0, members, next=part.next)
 
 
-def _branch(value: Any, path: tuple[str | int, ...], budget: list[int]) -> JsonBranch:
+def _member(member: ValueMember, above: Path, budget: list[int]) -> JsonBranch:
+    path = (*above, member.name)
+    if member.is_whole:
+        return _branch(member.value, path, len(above) + MAX_LEVELS, budget)
+    text = "" if member.value is None else json.dumps(member.value, ensure_ascii=False)
+    return JsonBranch(member.type, text, path, member.length or 0, is_cut=True)
+
+
+def _branch(value: Any, path: Path, deepest: int, budget: list[int]) -> JsonBranch:
     if not isinstance(value, dict | list):
-        return JsonBranch(_kind(value), _leaf(value), path=path)
+        text = json.dumps(value, ensure_ascii=False)
+        if len(text) > MAX_TEXT:
+            return JsonBranch(
+                "string", f"{text[:MAX_TEXT]} … {size(len(value))}", path, is_cut=True
+            )
+        return JsonBranch(_kind(value), text, path)
     kind = "object" if isinstance(value, dict) else "array"
-    text = f"{brief(value, 80)}"
-    room = 0 if len(path) >= MAX_LEVELS else budget[0]
+    room = 0 if len(path) >= deepest else budget[0]
     budget[0] -= min(room, len(value))
     members = [
-        (str(key), _branch(member, (*path, key), budget)) for key, member in _some(value, room)
+        (name, _branch(member, (*path, name), deepest, budget))
+        for name, member in _some(value, room)
     ]
-    return JsonBranch(kind, text, members, len(value) - len(members), path)
+    return JsonBranch(kind, "", path, len(value), members, len(members) < len(value))
 
 
-def _some(value: dict[str, Any] | list[Any], most: int) -> Iterator[tuple[str | int, Any]]:
+def _some(value: dict[str, Any] | list[Any], most: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         return islice(value.items(), most)
-    return islice(enumerate(value), most)
-
-
-def _leaf(value: Any) -> str:
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        return f"{json.dumps(value[:MAX_TEXT], ensure_ascii=False)} … {size(len(value))}"
-    return json.dumps(value, ensure_ascii=False)
+    return islice(((str(index), each) for index, each in enumerate(value)), most)
 
 
 def _kind(value: Any) -> str:
@@ -64,3 +95,15 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "string" if isinstance(value, str) else "number"
+
+
+def pointer_of(path: Sequence[str]) -> str:
+    """A path as a JSON pointer (RFC 6901)."""
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
+
+
+def path_of(pointer: str) -> Path:
+    """The path that a JSON pointer says."""
+    if (pointer and not pointer.startswith("/")) or len(pointer) > MAX_PATH_CHARS:
+        raise PgflowdError("this path is no JSON pointer", code="E506", next="begin it with /")
+    return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:])

@@ -28,6 +28,7 @@ from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.errors import TITLES
 from pgflowd.web.assets import address_of
+from pgflowd.web.json_tree import JsonBranch
 from pgflowd.web.navigation import LETTERS, NAVIGATION
 from pgflowd.web.pages.step import STATUSES
 from pgflowd.web.shown_run import shown_of
@@ -107,6 +108,11 @@ def with_page(query: Mapping[str, str], after: str) -> dict[str, str]:
     return {**query, "after": after}
 
 
+def part_query(whose: Mapping[str, Any], branch: JsonBranch) -> dict[str, Any]:
+    """The parameters of the address of a part of a value."""
+    return {**whose, "path": branch.pointer, "start": branch.next}
+
+
 def by_kind(blocks: Iterable[PageBlock]) -> list[tuple[str, list[PageBlock]]]:
     """Blocks that follow each other and are of one kind, together: the items of a list."""
     return [(kind, list(group)) for kind, group in groupby(blocks, lambda block: block.kind)]
@@ -149,5 +155,5 @@ _environment.globals.update(
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
-    run_grid=run_grid, spark=spark, load_bar=load_bar,
+    run_grid=run_grid, spark=spark, load_bar=load_bar, part_query=part_query,
 )  # fmt: skip

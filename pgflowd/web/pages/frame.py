@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
 from pgflowd.db.daemons import list_daemons
+from pgflowd.db.overview import overview_counts
 from pgflowd.db.query import database_time, execute_together
 from pgflowd.web.pages.page import Connection
 
@@ -37,8 +39,13 @@ class PageFrame:
 
 
 def read_frame(conn: Connection) -> PageFrame:
-    now, daemons = execute_together(conn, [database_time(), list_daemons()])
-    return PageFrame(now, list(problems_of(daemons)))
+    queries: list[Any] = [database_time(), list_daemons(), overview_counts()]
+    now, daemons, found = execute_together(conn, queries)
+    counts = {
+        "/inbox": found.people + found.quarantined, "/stalled": found.stalled, "/dead": found.dead,
+        "/daemons": sum(daemon.is_silent for daemon in daemons),
+    }  # fmt: skip
+    return PageFrame(now, list(problems_of(daemons)), counts)
 
 
 def problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[DaemonProblem]:

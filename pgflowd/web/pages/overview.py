@@ -1,17 +1,65 @@
-"""The first page: what flows have to do."""
+"""The first page: what flows have to do, what needs attention, and the newest failures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.flows import ListedFlow
+from pgflowd.core.documents.overview import OverviewCounts
+from pgflowd.core.documents.run_list import RunPage
+from pgflowd.core.documents.statistics import RunBucket
+from pgflowd.core.run_filter import RunFilter
+from pgflowd.core.statuses import RunStatus
 from pgflowd.db.flows import list_flows
-from pgflowd.db.query import execute
-from pgflowd.web.pages.flows import Flows
+from pgflowd.db.overview import overview_counts
+from pgflowd.db.query import execute_together
+from pgflowd.db.run_search import search_runs
+from pgflowd.db.statistics import flow_buckets
 from pgflowd.web.pages.page import Page, PageRequest
 
-
-def overview(request: PageRequest) -> Flows:
-    """What flows have to do."""
-    flows = execute(request.conn, list_flows())
-    return Flows(flows)
+SINCE_S = 3600.0
+BUCKETS = 30  # of a chart: each two minutes
+FAILURES = 8
 
 
-PAGES = (Page("/", "overview.html", overview, lambda _: ["pgflowd", "status", "--all"]),)
+@dataclass(frozen=True)
+class Overview:
+    """What flows have to do and did lately, what needs attention, and the newest failed runs."""
+
+    flows: Sequence[ListedFlow]
+    counts: OverviewCounts
+    buckets: Mapping[str, Sequence[RunBucket]]  # of the last hour, of flows of which runs ended
+    failures: RunPage
+
+    @property
+    def shown(self) -> list[ListedFlow]:
+        """Those that undo runs of others are shown if they have work."""
+        return [flow for flow in self.flows if not flow.undoes or flow.active_runs]
+
+    def buckets_of(self, flow: ListedFlow) -> Sequence[RunBucket]:
+        return self.buckets.get(flow.flow_slug) or [RunBucket(0, 0)] * BUCKETS
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned({
+            "flows": [flow.to_json(None) for flow in self.flows],
+            "counts": self.counts.to_json(),
+            "buckets": {
+                slug: [bucket._asdict() for bucket in buckets]
+                for slug, buckets in self.buckets.items()
+            },
+            "failures": [run.to_json() for run in self.failures.runs],
+        })  # fmt: skip
+
+
+def overview(request: PageRequest) -> Overview:
+    queries: list[Any] = [
+        list_flows(), overview_counts(), flow_buckets(None, SINCE_S, BUCKETS),
+        search_runs(RunFilter(statuses=(RunStatus.FAILED,)), FAILURES),
+    ]  # fmt: skip
+    return Overview(*execute_together(request.conn, queries))
+
+
+PAGES = (Page("/", "overview.html", overview, lambda _: ["pgflowd", "flows", "list"]),)

@@ -30,7 +30,7 @@ from pgflowd.db.attempts import attempts, kept_output
 from pgflowd.db.operations import get_with_states, run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import read_details
-from pgflowd.web.json_tree import JsonBranch, tree_of
+from pgflowd.web.pages import values
 from pgflowd.web.pages.page import Page, PageRequest
 
 MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
@@ -127,30 +127,6 @@ class RunOutput:
         return versioned({"run_id": str(self.run.run_id), "attempts": attempts})
 
 
-@dataclass(frozen=True)
-class RunValues:
-    """The input of a run, its output, and the outputs of its steps."""
-
-    run: RunWithStates
-
-    @property
-    def trees(self) -> list[tuple[str, JsonBranch]]:
-        """Each value with its title."""
-        run = self.run
-        values = {"Input": run.input}
-        if run.output is not None:
-            values["Output"] = run.output
-        done = [step for step in run.steps.values() if step.status is StepStatus.COMPLETED]
-        values |= {f"Output of {step.step_slug}": step.output for step in done}
-        return [(title, tree_of(value)) for title, value in values.items()]
-
-    def to_json(self) -> dict[str, Any]:
-        outputs = {slug: step.output for slug, step in self.run.steps.items()}
-        run_id = str(self.run.run_id)
-        values = {"input": self.run.input, "output": self.run.output, "steps": outputs}
-        return versioned({"run_id": run_id, **values})
-
-
 def run_page(request: PageRequest) -> ShownRun:
     """A run as `runs show --tree` prints it."""
     return ShownRun(run_sync(request.conn, read_details(request.run_id(), with_family=True)))
@@ -188,11 +164,6 @@ def run_output(request: PageRequest) -> RunOutput:
     return RunOutput(run, found)
 
 
-def run_values(request: PageRequest) -> RunValues:
-    """The values of a run."""
-    return RunValues(_run(request, request.run_id()))
-
-
 def _run(request: PageRequest, run_id: UUID) -> RunWithStates:
     return run_sync(request.conn, get_with_states(run_id))
 
@@ -209,7 +180,9 @@ _VIEWS: Mapping[str, Page] = {
         _PATH, "run_attempts.html", run_attempts, _command("show", "--attempts"), _VIEW
     ),
     "output": Page(_PATH, "run_output.html", run_output, _command("output"), _VIEW | {"step"}),
-    "values": Page(_PATH, "run_values.html", run_values, _command("show", "--output"), _VIEW),
+    "values": Page(
+        _PATH, "run_values.html", values.run_values, _command("show", "--output"), values.PARAMETERS
+    ),
 }
 
 PAGES = (Page(_PATH, "run.html", run_page, _command("show", "--tree"), _VIEW, views=_VIEWS),)

@@ -16,8 +16,10 @@ from pgflowd.db.operations import get_with_states, run_sync
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
+from pgflowd.db.values import value_part
 from pgflowd.errors import NotFound
 from pgflowd.web.pages.page import Page, PageRequest
+from pgflowd.web.pages.values import ShownValue, What
 
 LISTED = 50
 MAX_ATTEMPTS = 50  # of one task, the newest
@@ -33,6 +35,7 @@ class ShownTask:
 
     task: StepTask
     attempts: Sequence[Attempt]
+    values: Sequence[ShownValue]  # its input and its output, as far as there are any
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,18 @@ def _chosen(request: PageRequest, run: RunWithStates, step: StepTasks) -> ShownT
         run_tasks(run.run_id, step.step_slug, [], index - 1, 1),
         task_attempts(run.run_id, step.step_slug, index, MAX_ATTEMPTS),
     ]
-    page, attempts = execute_together(request.conn, queries)
+    whats: tuple[What, ...] = ("input", "output")
+    queries += [value_part(run.run_id, step.step_slug, index, what) for what in whats]
+    page, attempts, *parts = execute_together(request.conn, queries)
     found = [task for task in page.tasks if task.task == index]
     if not found:
         text = f"step {step.step_slug} has no task #{index}"
         raise NotFound(text, next=f"it has {step.tasks}, from #0")
-    return ShownTask(found[0], attempts)
+    values = [
+        ShownValue(what, step.step_slug, index, part)
+        for what, part in zip(whats, parts, strict=True) if part
+    ]  # fmt: skip
+    return ShownTask(found[0], attempts, values)
 
 
 def _command(request: PageRequest) -> list[str]:
