@@ -9,6 +9,7 @@
 # make figures how large the package is, and whether one fact still stands in one place
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
+# make pictures  take the pictures of the dashboard anew
 # make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
@@ -37,7 +38,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
-  contract codes
+  contract pictures codes
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -48,6 +49,9 @@ test: $(TEST_READY) $(PEERS_READY)
 figures: $(TEST_READY)
 	@git ls-files -z 'pgflowd/*.py' | xargs -0 cat | wc -l | sed 's/$$/ lines of Python in pgflowd/'
 	@$(VENV)/bin/pytest -q --no-header -p no:cacheprovider $(FIGURES)
+
+pictures: $(TEST_READY) $(PEERS_READY)
+	PGFLOWD_PICTURES=1 $(VENV)/bin/pytest -q tests/web/test_browser_pages.py -k pictures
 
 contract: $(TEST_READY)
 	$(VENV)/bin/python tests/support/documents.py

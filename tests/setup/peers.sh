@@ -6,7 +6,7 @@
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
-# Prometheus with promtool reads our metrics and alerts. strace shows what a daemon opens.
+# Prometheus with promtool reads our metrics and alerts. Chromium shows the dashboard. strace shows what a daemon opens.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -81,6 +81,15 @@ if ! { command -v prometheus && command -v promtool; } >/dev/null; then
         install_stopped prometheus
     else
         echo "the tests need Prometheus; run: sudo apt-get install prometheus" >&2
+        exit 1
+    fi
+fi
+if ! command -v chromium >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install chromium fonts-dejavu-core
+    else
+        echo "the tests of the dashboard need Chromium; run:" >&2
+        echo "sudo apt-get install chromium fonts-dejavu-core" >&2
         exit 1
     fi
 fi
