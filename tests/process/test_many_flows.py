@@ -28,6 +28,7 @@ DEFAULTS: dict[str, dict[str, str]] = {  # times that hold on a busy machine too
     "supervisor": {"hang_timeout": "60s", "start_timeout": "60s"},
     "recovery": {"lease": "30s", "recovery_interval": "15s", "stale_threshold": "60s"},
 }
+TOLD = "select max(jsonb_array_length(status -> 'flows')) from pgflowd.daemons"
 LIMIT_S = (
     300  # on a busy machine; three hundred starts of workers take half a minute on a quiet one
 )
@@ -150,6 +151,7 @@ def test_250_flows_on_100_connections_keep_the_budget(many, server):
             until(lambda expected=expected: all_completed(conn, expected), LIMIT_S)
         assert all(attempts == 1 for (attempts,) in conn.execute(ATTEMPTS).fetchall())
         until(lambda: watch.count() == 2, LIMIT_S)  # all sleep; listener and sweeper are left
+        assert conn.execute(TOLD).fetchone() == (len(slugs),)  # in many parts
     finally:
         application.close()
         watch.close()

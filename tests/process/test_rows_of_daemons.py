@@ -15,6 +15,9 @@ from pgflowd.db.daemons import list_daemons, look_at_daemons, restart_worker
 from pgflowd.db.query import execute
 from pgflowd.testing.until import until
 
+WAITING = """
+select 1 from pg_stat_activity where application_name = 't: sweeper' and wait_event_type = 'Lock'
+"""
 RENAME = "alter function pgflowd.{}(jsonb) rename to {}"
 
 
@@ -124,3 +127,20 @@ def test_a_daemon_on_a_schema_without_rows_does_its_work(setup: Any, database: A
     assert daemon.events("child.restarted") == daemon.events("sweeper.lost") == []
     with database.connect() as conn:
         conn.execute(RENAME.format("tell_nobody", "tell_daemon"))
+
+
+def test_a_sweeper_that_waits_as_the_daemon_ends_says_so_over_another_connection(
+    setup: Any, database: Any
+) -> None:
+    setup.flow("alpha")
+    daemon = setup.serve()
+    once(database, are_healthy(1))
+
+    with database.connect() as conn, conn.transaction():
+        conn.execute("lock table pgflowd.slots")
+        with database.connect() as other:
+            until(lambda: other.execute(WAITING).fetchone())
+            daemon.send(signal.SIGTERM)
+            assert daemon.ended() == 0
+            assert other.execute("select state from pgflowd.daemons").fetchone() == ("draining",)
+    assert listed(database) == []

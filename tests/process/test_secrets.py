@@ -85,7 +85,10 @@ def test_a_password_is_nowhere_to_be_seen(secretive, database):
         .execute("select error_message, traceback from pgflowd.attempts where outcome = 'failed'")
         .fetchall()
     )
+    rows = "select status::text from pgflowd.daemons"
+    seen["the row of the daemon"] = until(lambda: str(database.connect().execute(rows).fetchone()))
 
+    assert "looks" in seen["the row of the daemon"]
     assert {where for where, text in seen.items() if CANARY in text} == set()
     assert environment_seen_by_a_handler(database, run.run_id) in (None, [False])
 
