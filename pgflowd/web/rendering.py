@@ -35,7 +35,7 @@ from pgflowd.web.shown_run import shown_of
 from pgflowd.web.svg_element import Picture
 from pgflowd.web.svg_graph import flow_graph, run_graph
 from pgflowd.web.svg_grid import run_grid
-from pgflowd.web.svg_spark import load_bar, spark
+from pgflowd.web.svg_spark import spark
 from pgflowd.web.svg_strip import task_strip
 from pgflowd.web.svg_timeline import run_timeline
 from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word
@@ -155,5 +155,5 @@ _environment.globals.update(
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
-    run_grid=run_grid, spark=spark, load_bar=load_bar, part_query=part_query,
+    run_grid=run_grid, spark=spark, part_query=part_query,
 )  # fmt: skip

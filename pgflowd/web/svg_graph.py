@@ -25,7 +25,9 @@ from pgflowd.core.text import cut
 from pgflowd.web.svg_element import Picture, element
 from pgflowd.web.text import as_id, iso, number, status_class, status_word
 
-MAX_STEPS = 300  # of a larger graph only a step and its neighbours are shown
+# of a larger graph only a step and its neighbours are shown: the one that the page's parameter
+# `step` names, else one that failed or goes on
+MAX_STEPS = 300
 
 # in pixels
 _ROW = 18  # of the geometry; a box has two lines, so it takes four rows
@@ -63,7 +65,7 @@ def flow_graph(shape: Mapping[str, Any], link: str, selected: str | None = None)
     return _Drawing(graph_of(shape), {}, link, selected).picture()
 
 
-def centre(graph: Graph, selected: str | None) -> str | None:
+def _centre(graph: Graph, selected: str | None) -> str | None:
     """The step whose neighbours are shown, if the graph is too large; else None."""
     if len(graph.nodes) <= MAX_STEPS:
         return None
@@ -101,9 +103,8 @@ class _Drawing:
     def __init__(
         self, graph: Graph, looks: Mapping[str, StepLook], link: str, selected: str | None
     ) -> None:
-        step = centre(graph, selected)
-        self._is_whole = step is None  # another part may be shown next time, so it has no fragments
-        graph = graph if step is None else graph.around(step, MAX_STEPS)
+        self._centre, self._all = _centre(graph, selected), len(graph.nodes)
+        graph = graph if self._centre is None else graph.around(self._centre, MAX_STEPS)
         self._graph, self._looks, self._link, self._selected = graph, looks, link, selected
         boxes = [Box(node.slug, node.deps, (node.slug, "")) for node in graph.nodes]
         self._layout: Layout = layout_of(boxes, is_narrow=True)
@@ -152,7 +153,11 @@ class _Drawing:
             role="group",
             aria_label="Steps",
         )
-        return Picture(markup, steps if self._is_whole else {})
+        if self._centre is None:
+            return Picture(markup, steps)
+        text = f"Of {number(self._all)} steps {self._centre} and its neighbours; the table has all."
+        # another part may be shown next time, so it has no fragments
+        return Picture(element("div", markup, element("p", text, class_="quiet")))
 
     def _edges(self) -> Iterable[Markup]:
         """One path for all edges of a step, so that what they share is drawn once."""
@@ -219,7 +224,7 @@ class _Drawing:
             "a",
             element("title", _title(node)),
             *parts,
-            href=self._link + quote(node.slug, safe=""),
+            href=self._address(node),
             aria_label=_label(node, look),
             aria_current="true" if is_selected else None,
         )
@@ -230,6 +235,11 @@ class _Drawing:
             class_=" ".join(classes),
             data_fragment="",
         )
+
+    def _address(self, node: Node) -> str:
+        """Of a step; of a neighbour the page with that one and its neighbours."""
+        is_neighbour = self._centre is not None and node.slug != self._centre
+        return f"{'?step=' if is_neighbour else self._link}{quote(node.slug, safe='')}"
 
 
 def _id(node: Node) -> str:

@@ -12,7 +12,6 @@ from pgflowd.core.statuses import TaskStatus
 from pgflowd.web.svg_element import Picture, element
 from pgflowd.web.text import number, status_class, status_word
 
-MAX_CELLS = 200
 _FEW = 100  # with so many there is room between cells
 _DULL = (TaskStatus.COMPLETED, TaskStatus.SKIPPED, TaskStatus.QUEUED, TaskStatus.READY, None)
 

@@ -106,8 +106,10 @@ def test_boxes_do_not_overlap_and_edges_go_from_left_to_right():
 def test_of_a_large_graph_the_neighbours_of_one_step_are_shown():
     chain = [f"s{index} < s{index - 1}" if index else "s0" for index in range(MAX_STEPS + 1)]
 
-    drawn = links(flow_graph(shape(*chain), "", selected="s7"))
-    assert list(drawn) == ["s6", "s7", "s8"]
+    picture = flow_graph(shape(*chain), "/steps/", selected="s7")
+    addresses = {name: link.attrib["href"] for name, link in links(picture).items()}
+    assert addresses == {"s6": "?step=s6", "s7": "/steps/s7", "s8": "?step=s8"}
+    assert "Of 301 steps s7 and its neighbours" in picture.markup and not picture.fragments
     assert list(links(flow_graph(shape(*chain), ""))) == ["s0", "s1"]
     assert len(links(flow_graph(shape(*chain[1:]), ""))) == MAX_STEPS
 

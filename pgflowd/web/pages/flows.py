@@ -132,6 +132,7 @@ PAGES = (
     Page("/flows", "flows.html", flow_list, lambda _: ["pgflowd", "flows", "list"]),
     Page(
         "/flows/{flow}", "flow.html", flow_page,
-        lambda request: ["pgflowd", "flows", "show", request.path["flow"]], frozenset({"since"}),
+        lambda request: ["pgflowd", "flows", "show", request.path["flow"]],
+        frozenset({"since", "step"}),
     ),
 )  # fmt: skip

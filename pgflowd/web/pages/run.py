@@ -128,8 +128,10 @@ class RunOutput:
 
 
 def run_page(request: PageRequest) -> ShownRun:
-    """A run as `runs show --tree` prints it."""
-    return ShownRun(run_sync(request.conn, read_details(request.run_id(), with_family=True)))
+    """A run as `runs show --tree` prints it; `step` is one that the graph shows with others."""
+    details = run_sync(request.conn, read_details(request.run_id(), with_family=True))
+    refuse_unknown_step(details.run, request.word("step"))
+    return ShownRun(details)
 
 
 def run_attempts(request: PageRequest) -> ShownRun:
@@ -185,4 +187,8 @@ _VIEWS: Mapping[str, Page] = {
     ),
 }
 
-PAGES = (Page(_PATH, "run.html", run_page, _command("show", "--tree"), _VIEW, views=_VIEWS),)
+PAGES = (
+    Page(
+        _PATH, "run.html", run_page, _command("show", "--tree"), _VIEW | {"step"}, views=_VIEWS
+    ),
+)  # fmt: skip
