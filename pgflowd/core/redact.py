@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from urllib.parse import quote, unquote
 
 HIDDEN = "***"
@@ -51,6 +52,18 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     if "=" in text or ":" in text:
         text = _PAIR.sub(rf"\g<keep>{HIDDEN}", text)
     return text
+
+
+def redact_value(value: Any, keys: Collection[str]) -> Any:
+    """Return a JSON value without the values of these keys, which are in lower case."""
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if str(key).lower() in keys else redact_value(each, keys)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact_value(each, keys) for each in value]
+    return value
 
 
 def secrets_in(dsn: str) -> list[str]:

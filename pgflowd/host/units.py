@@ -20,7 +20,8 @@ from pathlib import Path
 
 from pgflowd.resources import shipped
 
-UNITS = ("pgflowd.service", "pgflowd@.service")
+WEB = "pgflowd-web.service"
+UNITS = ("pgflowd.service", "pgflowd@.service", WEB)
 DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # the first systemd that knows it
 SYSTEM = Path("/etc/systemd/system")
 RUNNING = Path("/run/systemd/system")  # exists if systemd runs this machine
@@ -28,7 +29,7 @@ TIMEOUT_S = 30.0  # of systemctl
 
 _NOT_FOR_USERS = re.compile(
     r"(User|After|Wants|AmbientCapabilities|CapabilityBoundingSet|DevicePolicy|Private\w+|"
-    r"Protect\w+|RemoveIPC|RestrictAddressFamilies|RestrictNamespaces|SystemCall\w+)="
+    r"MemoryDenyWriteExecute|ProcSubset|Protect\w+|RemoveIPC|RestrictAddressFamilies|RestrictNamespaces|SystemCall\w+)="
 )
 
 
@@ -69,7 +70,8 @@ def unit_files(
         text = (shipped("systemd") / name).read_text(encoding="utf-8")
         files.append(UnitFile(directory / name, _adapted(text, for_user)))
         for drop_in, since in DROP_INS.items():
-            if version is not None and version >= since:
+            may_reload = name != WEB or drop_in != "notify-reload.conf"
+            if version is not None and version >= since and may_reload:
                 text = (shipped("systemd") / "drop-ins" / drop_in).read_text(encoding="utf-8")
                 files.append(UnitFile(directory / f"{name}.d" / drop_in, text))
     return files
@@ -124,6 +126,7 @@ def _adapted(text: str, for_user: bool) -> str:
     text = "\n".join(lines) + "\n"
     text = text.replace(" serve --instance %i\n", " serve --config %E/pgflowd/%i.toml\n")
     text = text.replace(" serve\n", " serve --config %E/pgflowd/pgflowd.toml\n")
+    text = text.replace("--config /etc/", "--config %E/")
     text = text.replace("WorkingDirectory=/var/lib/", "WorkingDirectory=%S/")
     return text.replace("WantedBy=multi-user.target", "WantedBy=default.target")
 

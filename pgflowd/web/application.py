@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from pgflowd.core.payloads import Payloads
 from pgflowd.core.stream_position import is_position
 from pgflowd.db.lookup import find_run
 from pgflowd.db.operations import get, run_sync
@@ -48,14 +49,15 @@ _IN_URLS = "/?&=%:;,@!$'()*+~"
 class Dashboard:
     """What all requests share."""
 
-    def __init__(self, url: str, *, operator_url: str = "") -> None:
+    def __init__(self, url: str, *, operator_url: str = "", payloads: Payloads) -> None:
+        self._payloads = payloads
         self.connections = Connections(url, _PAGE_CONNECTIONS, read_only=True)
         self.operators: Connections | None = None  # nobody can act without them
         if operator_url:
             self.operators = Connections(operator_url, _ACTION_CONNECTIONS, read_only=False)
         # it follows runs, which writes a row
         listening = Connections(url, 1, read_only=False)
-        self.live = Live(self.connections.open, listening.open)
+        self.live = Live(self.connections.open, listening.open, payloads)
 
     def routes(self) -> ASGIApp:
         """The application."""
@@ -69,7 +71,7 @@ class Dashboard:
         downloads = Route("/download/{run}", self._download, methods=["GET"])
         live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
         posts = Posts(self.operators, API, self._show)
-        return Starlette(
+        application = Starlette(
             routes=[
                 *live,
                 *posts.routes(),
@@ -85,6 +87,8 @@ class Dashboard:
                 Exception: self._bug,
             },
         )
+        application.state.payloads = self._payloads
+        return application
 
     def end_streams(self, reason: str) -> None:
         """End all event streams, which a server waits for when it stops."""

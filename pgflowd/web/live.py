@@ -17,6 +17,7 @@ from uuid import UUID
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pgflowd.core.payloads import Payloads
 from pgflowd.web.answers import NOT_KEPT, SECURITY_HEADERS
 from pgflowd.web.event_stream import EventStream, PageSource, RunSource, Source, server_time
 from pgflowd.web.views import View
@@ -36,7 +37,8 @@ PARAMETERS = frozenset({AFTER, SHOWN, LINES})
 class Live:
     """The streams of one process."""
 
-    def __init__(self, open_reading: Open, open_listening: Open) -> None:
+    def __init__(self, open_reading: Open, open_listening: Open, payloads: Payloads) -> None:
+        self._payloads = payloads
         self.watcher = Watcher(open_reading, open_listening)
         self._streams: dict[EventStream, str] = {}
         self._ended: str | None = None
@@ -64,7 +66,9 @@ class Live:
         if refusal := self._refusal(session):
             return refusal
         tab = Tab()
-        watched = self.watcher.enter(("run", run_id), lambda: WatchedRun(run_id), tab)
+        watched = self.watcher.enter(
+            ("run", run_id), lambda: WatchedRun(run_id, self._payloads), tab
+        )
         return self._open(RunSource(tab, watched, position), watched, session)
 
     async def poll(self, request: Request, view: View) -> Response:

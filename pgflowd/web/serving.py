@@ -5,8 +5,10 @@ The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from pgflowd.core.payloads import Payloads
 from pgflowd.core.settings.sections import WebSettings
 from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import Login
@@ -24,17 +26,20 @@ class Served(NamedTuple):
 
 
 def served(
-    web: WebSettings, *, url: str, operator_url: str, owner: str, records: Records
-) -> Served:
+    web: WebSettings, *, url: str, operator_url: str, owner: str, records: Records,
+    redact: Iterable[str] = (),
+) -> Served:  # fmt: skip
     """
-    Return what is served. `owner` is the user of who comes by the link with the key. ConfigError
-    E502: a file of logins cannot be used.
+    Return what is served. `owner` is the user of who comes by the link with the key; values of the
+    keys in `redact` are not shown. ConfigError E502: a file of logins cannot be used.
     """
     for name in ("users", "tokens"):
         if path := getattr(web, name):
             LoginFile(path, name).logins()  # a mistake ends the start, not the first login
     key = secrets.token_urlsafe(24) if web.auth == "key" else ""
     login = Login(web, key=key, owner=owner, secret=read_secret(web.secret), records=records)
-    dashboard = Dashboard(url, operator_url="" if web.auth == "none" else operator_url)
+    payloads = Payloads(web.payloads, frozenset(key.lower() for key in redact))
+    operator_url = "" if web.auth == "none" else operator_url
+    dashboard = Dashboard(url, operator_url=operator_url, payloads=payloads)
     guard = Guard(dashboard.routes(), login, records, may_act=dashboard.operators is not None)
     return Served(guard, dashboard, key)

@@ -13,6 +13,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from pgflowd.core.payloads import Payloads
 from pgflowd.errors import PgflowdError
 from pgflowd.web.connections import Connection
 from pgflowd.web.pages import Document, Page, PageRequest
@@ -30,6 +31,7 @@ class View:
     query: tuple[tuple[str, str], ...]
     root: str  # the path below which the dashboard is mounted
     may_act: bool  # and so sees the forms of actions
+    payloads: Payloads = field(compare=False, default=Payloads())  # the same for all
 
     @property
     def shows_output(self) -> bool:
@@ -37,17 +39,18 @@ class View:
         return ("view", "output") in self.query
 
     def read(self, conn: Connection) -> Document:
-        """Read the document."""
-        return self.page.read(self._asked(conn))
+        """Read the document, with its values as they may be shown."""
+        return self.payloads.of(self.page.read(self._asked(conn)))
 
     def read_with(
         self, conn: Connection, shown: Collection[str]
     ) -> tuple[Document, Collection[str]]:
         """Read the document, with the rows that are shown if it is a list; and which it added."""
-        document = self.read(conn)
         if self.page.with_rows is None or not shown:
-            return document, ()
-        return self.page.with_rows(conn, document, shown)
+            return self.read(conn), ()
+        document = self.page.read(self._asked(conn))
+        document, others = self.page.with_rows(conn, document, shown)
+        return self.payloads.of(document), others
 
     def render(self, conn: Connection, document: Document, **more: Any) -> Rendered:
         """The page that shows a document. What `more` says is in no fragment."""
@@ -80,5 +83,5 @@ def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
         query.append((name, ",".join(given.getlist(name))))
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
-    may_act = request.state.user.may_act
-    return View(chosen, chosen.path, words, tuple(sorted(query)), root, may_act)
+    may_act, payloads = request.state.user.may_act, request.app.state.payloads
+    return View(chosen, chosen.path, words, tuple(sorted(query)), root, may_act, payloads)

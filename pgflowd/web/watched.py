@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.announcements import announcement
 from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
+from pgflowd.core.payloads import Payloads
 from pgflowd.db import runs
 from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
@@ -142,8 +143,9 @@ def _trouble(problems: Sequence[object], since: datetime | None) -> str:
 class WatchedRun(Watched):
     """The events of a run, in the order of time, as they were read last."""
 
-    def __init__(self, run_id: UUID) -> None:
+    def __init__(self, run_id: UUID, payloads: Payloads) -> None:
         super().__init__()
+        self._payloads = payloads
         self.lines: OutputLines = _new_lines()
         self._events = RunEvents(run_id)
         self.timeline: Sequence[TimelineEntry] = ()
@@ -151,7 +153,7 @@ class WatchedRun(Watched):
 
     def read(self, conn: Connection) -> bool:
         new = run_sync(conn, self._events.read())
-        self.timeline = self._events.timeline
+        self.timeline = self._payloads.of(self._events.timeline)
         self.run = self.lines.run = self._events.run
         self.lines.undo = self._events.undo
         return bool(new) or self._events.has_ended

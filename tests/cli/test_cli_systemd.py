@@ -9,7 +9,7 @@ import pytest
 
 from pgflowd.host import units
 
-NAMES = ["pgflowd.service", "pgflowd@.service"]
+NAMES = ["pgflowd-web.service", "pgflowd.service", "pgflowd@.service"]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_install_shows_asks_and_writes(systemd, elsewhere, of_version):
     assert (refused.code, "--yes" in refused.err) == (6, True)
     assert dry.out.endswith("nothing was written\n")
     assert f"# {elsewhere}/system/pgflowd.service" in done.out
-    assert done.out.endswith("2 files are written\n")
+    assert done.out.endswith("3 files are written\n")
     assert "enable --now pgflowd" in done.err
     assert again.out == "the units are installed already\n"
     assert files(elsewhere / "system") == NAMES
@@ -59,7 +59,11 @@ def test_a_newer_systemd_gets_its_drop_ins(systemd, elsewhere, of_version):
     systemd("install", "--yes")
 
     assert files(elsewhere / "system") == sorted(
-        [*NAMES, *(f"{name}.d/{drop}" for name in NAMES for drop in units.DROP_INS)]
+        [
+            *NAMES,
+            *(f"{name}.d/{drop}" for name in NAMES[1:] for drop in units.DROP_INS),
+            "pgflowd-web.service.d/restart-steps.conf",  # it has no reload
+        ]
     )
 
 
@@ -69,9 +73,10 @@ def test_the_unit_starts_this_very_program(systemd, of_version):
     shown = systemd("show", "--json").json["files"]
 
     program = units.program()
-    assert [Path(file["path"]).name for file in shown] == NAMES
+    assert [Path(file["path"]).name for file in shown] == [*NAMES[1:], NAMES[0]]
     assert f"ExecStart={program} serve\n" in shown[0]["text"]
     assert f"ExecStart={program} serve --instance %i\n" in shown[1]["text"]
+    assert f"ExecStart={program} web --config /etc/pgflowd/web.toml\n" in shown[2]["text"]
     assert Path(program).exists()
 
 
@@ -87,6 +92,10 @@ def test_a_users_own_units_ask_for_nothing_that_only_root_may(systemd, elsewhere
     assert "serve --config %E/pgflowd/pgflowd.toml" in text
     assert "WantedBy=default.target" in text
     assert "Restart=on-failure" in text
+    web = unit.with_name("pgflowd-web.service").read_text()
+    assert "User=" not in web and "MemoryDeny" not in web and "ProcSubset" not in web
+    assert "web --config %E/pgflowd/web.toml\n" in web
+    assert "WorkingDirectory=%S/pgflowd-web\n" in web
 
 
 @pytest.mark.parametrize("kind", [[], ["--user"]])
@@ -96,7 +105,13 @@ def test_systemd_itself_finds_nothing_wrong(systemd, elsewhere, of_version, kind
     directory = elsewhere / ("config/systemd/user" if kind else "system")
 
     verified = subprocess.run(
-        ["systemd-analyze", "verify", *kind, "--man=no", str(directory / "pgflowd.service")],
+        [
+            "systemd-analyze",
+            "verify",
+            *kind,
+            "--man=no",
+            *map(str, directory.glob("pgflowd*.service")),
+        ],
         capture_output=True,
         text=True,
     )

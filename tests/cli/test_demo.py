@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from support import documents
@@ -22,6 +23,7 @@ from support.covers import covers
 
 from pgflowd import __version__
 from pgflowd.embedded import EmbeddedPostgres
+from pgflowd.testing.until import until
 
 COMMAND = [str(Path(sys.executable).with_name("pgflowd")), "demo"]
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
@@ -48,6 +50,7 @@ def test_four_flows_run_through_a_failure_a_timeout_and_an_undo_and_nothing_is_l
     assert re.search(r"undone_payment +undone in [\d.]+m?s +a lost parcel", output)
     assert "4 runs, 111 tasks, 2 retries." in output
     assert "pgflowd new shop" in output
+    assert "pgflowd demo" in output.splitlines()[-1]
     assert list(here.iterdir()) == []
 
 
@@ -73,15 +76,38 @@ def test_its_data_may_be_kept(here: Path):
         assert connection.execute("select count(*) from pgflow.runs").fetchone() == (5,)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_until_a_signal(here: Path, ending: signal.Signals):
+def test_it_runs_until_a_signal(here: Path):
     with running(here, "--json") as (process, shown):
         with psycopg.connect(shown["dsn"]) as connection:
             assert connection.execute("select count(*) from pgflow.runs").fetchone() == (5,)
 
-        process.send_signal(ending)
+        process.send_signal(signal.SIGINT)
 
         assert process.wait(timeout=30) == 0
+    assert list(here.iterdir()) == []
+
+
+def test_its_last_hint_leads_to_a_browser_in_which_a_run_moves(here: Path):
+    process = subprocess.Popen([*COMMAND], cwd=here, stdout=subprocess.PIPE, text=True)
+    try:
+        for line in process.stdout:
+            if link := re.search(r"^ +(http://127\.0\.0\.1:\S+) +see runs move", line):
+                break
+        with httpx.Client(timeout=30) as browser:
+            browser.get(link[1])
+            page = link[1].partition("?")[0]
+
+            def runs() -> list[Any]:
+                return browser.get(f"{page}api/1/runs").json()["runs"]
+
+            before = {run["run_id"] for run in runs()}
+            until(lambda: {run["run_id"] for run in runs()} - before, within_s=30)
+            assert runs()[0]["flow"] in browser.get(f"{page}runs").text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
     assert list(here.iterdir()) == []
 
 

@@ -5,6 +5,7 @@ The development server, as a user starts it: in one terminal, with a second one 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.covers import covers
 
@@ -104,6 +106,11 @@ def test_another_terminal_finds_it_and_a_changed_shape_is_recreated(project: Pat
         dev.prints("ready in")
         assert "double   1 step" in dev.output
         assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+        dev.prints("in a browser")
+        (link,) = re.findall(r"(http://\S+) +in a browser", dev.output)
+        with httpx.Client(timeout=30) as browser:
+            assert browser.get(link).status_code == 200
+            assert "double" in browser.get(link.partition("?")[0]).text
 
         with (project / "double.py").open("a") as file:
             file.write(MORE)

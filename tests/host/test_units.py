@@ -11,6 +11,7 @@ import pytest
 from pgflowd.resources import shipped
 
 UNITS = ("pgflowd.service", "pgflowd@.service")
+WEB = "pgflowd-web.service"
 MOST_EXPOSED = 2.0
 
 
@@ -21,7 +22,7 @@ def service_of(name):
     return parser
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, WEB])
 def test_a_unit_is_exposed_2_0_at_most(unit):
     path = shipped("systemd") / unit
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
@@ -83,3 +84,14 @@ def test_an_instance_has_a_state_of_its_own_and_its_socket_where_commands_look()
 )
 def test_drop_ins_hold_what_older_systemd_does_not_know(name, key):
     assert key in service_of(f"drop-ins/{name}.conf")["Service"]
+
+
+def test_the_dashboard_has_a_user_of_its_own_and_less_than_the_daemon():
+    service, daemon = (service_of(unit)["Service"] for unit in (WEB, UNITS[0]))
+
+    assert (service["User"], service["Type"], service["UMask"]) == ("pgflowd-web", "notify", "0077")
+    assert service["RestartPreventExitStatus"] == daemon["RestartPreventExitStatus"]
+    assert (service["StateDirectoryMode"], service["RuntimeDirectoryMode"]) == ("0700", "0750")
+    assert service["ProtectProc"] == "invisible"
+    hardened = {key for key in daemon if key.startswith(("Protect", "Restrict", "Private"))}
+    assert hardened <= set(service)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgflowd.host.units import UnitFile
 
 SPARE_S = 5.0  # a supervisor that stops is silent for kill_grace and a little longer
-USERADD = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
+USERADD = "useradd --system --no-create-home --shell /usr/sbin/nologin"
 
 user_option = click.option("--user", "for_user", is_flag=True, help="Units of your own user.")
 
@@ -69,8 +69,10 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
         return
     app.print("nothing was written" if dry_run else f"{len(changed)} files are written")
     if not for_user and not user_exists("pgflowd"):
-        app.note(f"next: {USERADD}")
+        app.note(f"next: {USERADD} pgflowd")
     app.note(f"next: systemctl {'--user ' if for_user else ''}enable --now pgflowd")
+    if not for_user and not user_exists("pgflowd-web"):
+        app.note(f"for the dashboard: {USERADD} pgflowd-web")
 
 
 @systemd.command()
@@ -148,7 +150,9 @@ def _examined(settings: Settings, for_user: bool) -> list[Finding]:
         if user_exists("pgflowd"):
             found.append(Finding("user", "ok", "pgflowd exists"))
         else:
-            found.append(Finding("user", "error", "there is no user pgflowd", None, USERADD))
+            found.append(
+                Finding("user", "error", "there is no user pgflowd", None, f"{USERADD} pgflowd")
+            )
         found.append(_reachable(program()))
     return [*found, _times(settings, files[0])]
 

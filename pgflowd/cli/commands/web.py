@@ -134,7 +134,8 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     operator_url = "" if is_read_only else _url(app, settings.web.operator_url, "operator_url")
     log.hide(app.secrets)
     made = served(
-        settings.web, url=url, operator_url=operator_url, owner=_owner(), records=log
+        settings.web, url=url, operator_url=operator_url, owner=_owner(), records=log,
+        redact=settings.logging.redact,
     )  # fmt: skip
     link = _link(settings, made.key)
     notifier = Notifier()

@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,6 @@ def demo(app: App, once: bool, keep: bool) -> None:
     \b
     Example: pgflowd demo --once
     """
-    from pgflowd.cli.local.demo_runs import DemoRuns
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
     from pgflowd.embedded import EmbeddedPostgres
@@ -82,19 +81,36 @@ def demo(app: App, once: bool, keep: bool) -> None:
             schema.install(connection)
         _print_header(app, directory, postgres, time.monotonic() - began)
         config = _configure(directory, postgres.dsn, socket)
-        log = (directory / "daemon.log").open("ab")
-        with log, daemon(["-c", str(config)], database_url=postgres.dsn, log=log) as process:
-            with _log_end_in_error(directory / "daemon.log"):
-                wait_until_settled(process, socket)
-            with connect(postgres.dsn) as connection:
-                runs = DemoRuns(app, connection)
-                went_well, summary = runs.watch(), runs.summary()
-            with suppress(KeyboardInterrupt):
-                _print_next_steps(app, config, summary, postgres, once=once, keep=keep)
-                while not once:
-                    time.sleep(0.2)  # a signal just before pause() would be missed
+        went_well = _serve(app, config, postgres, socket, once=once, keep=keep)
         if not went_well:
             app.exit(ExitCode.NO)
+
+
+def _serve(
+    app: App, config: Path, postgres: EmbeddedPostgres, socket: Path, *, once: bool, keep: bool
+) -> bool:
+    """Serve the examples until their runs have ended, or until Ctrl-C. Whether all went well."""
+    from pgflowd.cli.local.demo_runs import DemoRuns
+    from pgflowd.cli.local.local_web import local_web
+    from pgflowd.db.connection import connect
+
+    log_path, words = config.with_name("daemon.log"), ["-c", str(config)]
+    with (
+        log_path.open("ab") as log,
+        daemon(words, database_url=postgres.dsn, log=log) as process,
+        nullcontext() if once or app.json else local_web(app, words, postgres.dsn) as web,
+    ):
+        with _log_end_in_error(log_path):
+            wait_until_settled(process, socket)
+        with connect(postgres.dsn) as connection:
+            runs = DemoRuns(app, connection)
+            went_well, summary = runs.watch(), runs.summary()
+            with suppress(KeyboardInterrupt):
+                link = web.link() if web else None
+                _print_next_steps(app, config, summary, postgres, link, once=once, keep=keep)
+                if not once:
+                    runs.go_on(starts=link is not None)
+    return went_well
 
 
 def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
@@ -123,10 +139,13 @@ def _print_next_steps(
     config: Path,
     summary: dict[str, Any],
     postgres: EmbeddedPostgres,
+    link: str | None,
     *,
     once: bool,
     keep: bool,
 ) -> None:
+    from pgflowd.cli.local.demo_runs import NEXT_RUN_S
+
     if app.json:
         app.print_document(
             pgflowd=__version__, postgresql=postgres.version,
@@ -138,10 +157,14 @@ def _print_next_steps(
     ends = "ends it and " + ("keeps the data" if keep else "removes the data (--keep keeps them)")
     ended = f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}."
     app.print(app.out.folded(ended))
-    command = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
-    why = "keep it running" if once else "list the runs, in another terminal"
-    own = ("pgflowd new shop && cd shop && pgflowd dev", "your own project")
-    app.print("\n".join(app.out.commands("next", app.with_activation([(command, why), own]))))
+    steps = [("pgflowd new shop && cd shop && pgflowd dev", "your own project")]
+    if once:
+        steps.append(("pgflowd demo", "keep it running, and see its runs move in a browser"))
+    else:
+        steps.insert(0, (f"pgflowd -c {config} runs list", "list the runs, in another terminal"))
+    if link:
+        steps.append((link, f"see runs move, in a browser; one starts every {NEXT_RUN_S:g} s"))
+    app.print("\n".join(app.out.commands("next", app.with_activation(steps))))
 
 
 @contextmanager

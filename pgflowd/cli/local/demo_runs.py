@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import cycle
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 import psycopg
@@ -25,6 +26,7 @@ from pgflowd.db.runs import run_steps
 
 RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
 POLL_S = 0.1  # often enough for a bar that moves
+NEXT_RUN_S = 5.0  # who opens the dashboard then soon sees a run move
 BAR_WIDTH = 20  # characters
 
 
@@ -91,6 +93,16 @@ class DemoRuns:
             if all(demo_run.run.has_ended for demo_run in self._runs) or time.monotonic() > until:
                 return all(demo_run.went_well for demo_run in self._runs)
             time.sleep(POLL_S)
+
+    def go_on(self, *, starts: bool) -> NoReturn:
+        """Wait for Ctrl-C; start a run every few seconds, of one flow after the other."""
+        for example in cycle(EXAMPLES):
+            next_at = time.monotonic() + NEXT_RUN_S
+            while time.monotonic() < next_at:
+                time.sleep(POLL_S)  # a signal just before pause() would be missed
+            if starts:
+                self._client.start_flow(example.flow, example.input)
+        raise AssertionError("a cycle has no end")
 
     def summary(self) -> dict[str, Any]:
         """The results for `--json`: runs, tasks, retries."""

@@ -32,6 +32,7 @@ from pgflowd.cli.local.local_daemon import (
     interrupted_by_term,
     wait_until_settled,
 )
+from pgflowd.cli.local.local_web import LocalWeb, local_web
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.params import NumberParam
 from pgflowd.core.exit_codes import ExitCode
@@ -79,11 +80,12 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             suppress(KeyboardInterrupt),
             dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as database,
             announce_url(root, database.url),
+            local_web(app, _config(app), database.url) as web,
             nullcontext() if no_reload else Changes(root) as changes,
         ):
             project = Project(app, root, database.url)
             _print_header(app, database)
-            while not _serve(app, project, changes, began_at):
+            while not _serve(app, project, changes, web, began_at):
                 began_at = time.monotonic()
     except DevAlreadyRunning:
         app.note(f"another `pgflowd dev` runs in {root}")
@@ -91,18 +93,24 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     app.note("  stopped")
 
 
-def _serve(app: App, project: Project, changes: Changes | None, began_at: float) -> bool:
+def _config(app: App) -> list[str]:
+    """The words that name the project's config to a child."""
+    return ["-c", app.settings.file] if app.settings.file else []
+
+
+def _serve(
+    app: App, project: Project, changes: Changes | None, web: LocalWeb, began_at: float
+) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
     from pgflowd.cli.local.dev_watch import follow_changes
     from pgflowd.cli.local.waits import of_start, telling, telling_the_end
 
     socket = socket_path(app)
     limit_s = min(app.settings.supervisor.drain_timeout_s, STOP_TIMEOUT_S)
-    arguments = ["-c", app.settings.file] if app.settings.file else []
     with (
         _log(app) as (log, environ),
         daemon(
-            arguments,
+            _config(app),
             database_url=project.dsn,
             log=log,
             environ=environ,
@@ -114,7 +122,7 @@ def _serve(app: App, project: Project, changes: Changes | None, began_at: float)
             with telling(app, socket, of_start(app.settings.pgflowd.flows)):
                 status = wait_until_settled(process, socket)
             project.show(status)
-            _print_ready(app, project, time.monotonic() - began_at)
+            _print_ready(app, project, web.link(), time.monotonic() - began_at)
             follow_changes(project, process, changes)
             if (code := process.wait()) != 0:  # it ended without `pgflowd stop`
                 raise DaemonNotUp(f"the daemon ended with exit code {code}", code)
@@ -144,10 +152,15 @@ def _print_header(app: App, database: DevDatabase) -> None:
     app.print(f"  database {app.hide(database.url) or 'of the environment'}")
 
 
-def _print_ready(app: App, project: Project, took_s: float) -> None:
+def _print_ready(app: App, project: Project, link: str | None, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
     app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}")
+    commands = []
     if flow:
         command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
-        app.print("\n".join(app.out.commands("try", [(command, "in another terminal")])))
+        commands.append((command, "in another terminal"))
+    if link:
+        commands.append((link, "in a browser"))
+    if commands:
+        app.print("\n".join(app.out.commands("try", commands)))
