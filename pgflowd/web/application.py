@@ -87,6 +87,7 @@ class Dashboard:
                 Exception: self._bug,
             },
         )
+        application.router.redirect_slashes = False  # it would make an address out of `Host`
         application.state.payloads = self._payloads
         return application
 

@@ -81,14 +81,16 @@ class Login:
     def placed(self, scope: Scope) -> Scope:
         checks.check_names(scope)
         checks.check_host(scope, self._hosts)
-        base = self._proxies.prefix_of(scope) or self._web.base_path
-        path = scope["path"]
-        is_whole = path == base or path.startswith(f"{base}/")  # the proxy has kept the prefix
+        root, path = self._proxies.prefix_of(scope), scope["path"]
+        if root:
+            path = root + path  # the proxy has taken it away
+        elif root := self._web.base_path:
+            path = _below(root, path)
         client = self._proxies.address_of(scope)
         return {
             **scope,
-            "root_path": base,
-            "path": path if is_whole else base + path,
+            "root_path": root,
+            "path": path,
             "client": (client, 0),
             "pgflowd.peer": scope.get("client"),  # who has connected, maybe a proxy
         }
@@ -262,6 +264,17 @@ _KEY_STAMP = stamp_of("key")
 def equal(given: str, right: str) -> bool:
     """Compare two texts in a time that tells nothing."""
     return hmac.compare_digest(given.encode(), right.encode())
+
+
+def _below(base: str, path: str) -> str:
+    """Return a path that begins with `base_path`."""
+    if path == base:
+        return f"{base}/"
+    if not path.startswith(f"{base}/"):
+        text = f"the dashboard is below {base}, and the address does not begin with it"
+        next = f"open {base}/; a proxy must keep it, or send it as X-Forwarded-Prefix"
+        raise Refused(HTTPStatus.NOT_FOUND, text, code="E507", next=next)
+    return path
 
 
 def page_of(scope: Scope) -> str:

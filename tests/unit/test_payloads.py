@@ -47,7 +47,7 @@ def test_hidden_values_show_their_size():
     document = Payloads("hidden").of(Document(VALUE, 7, {"a": Step("a", "ä" * 2000)}))
 
     assert document.input == "*** 78 B"
-    assert document.steps["a"].output == "*** 3.9 KiB"
+    assert document.steps["a"].output == "*** 4.0 kB"
 
 
 def test_all_is_shown_if_it_may_be():

@@ -288,20 +288,29 @@ def test_the_last_address_that_is_no_proxy_of_ours_counts(behind_a_proxy, sent, 
     assert behind_a_proxy.log.records[-1]["client"] == client
 
 
-def test_a_prefix_is_that_of_the_config_or_of_a_trusted_proxy():
-    prefix = "X-Forwarded-Prefix: /flows"
-    asked = ("/nothing", "/flows/nothing")
-    for web, base in (
-        ({"auth": "none", "base_path": "/flows"}, "/flows"),
-        ({"auth": "none", "trusted_proxies": ("127.0.0.1",)}, "/flows"),
-        ({"auth": "none"}, ""),
-    ):
-        with running("", **web) as made:
-            for path in asked:
-                line = prefix if "base_path" not in web else "X-Other: 1"
-                status, answer = made.ask("Host: localhost", line, first=f"GET {path} HTTP/1.1")
-                assert status == 404
-                assert f'href="{base}/assets/' in answer
+@pytest.mark.parametrize(
+    ("web", "path", "status", "root"),
+    [
+        ({"base_path": "/dash"}, "/dash/nothing", 404, "/dash"),
+        ({"base_path": "/dash"}, "/dash", 503, "/dash"),  # the overview, without a database
+        ({"base_path": "/dash"}, "/dashboard", 404, ""),
+        ({"base_path": "/dash"}, "/nothing", 404, ""),
+        ({"trusted_proxies": ("127.0.0.1",)}, "/nothing", 404, "/runs"),
+        ({"trusted_proxies": ("127.0.0.1",)}, "/runs/nothing/", 404, "/runs"),
+        ({"trusted_proxies": ("10.0.0.1",)}, "/nothing", 404, ""),
+    ],
+)
+def test_a_prefix_is_that_of_the_config_or_of_a_trusted_proxy(web, path, status, root):
+    with running("host=/nowhere", auth="none", **web) as made:
+        prefix = "X-Forwarded-Prefix: /runs/"
+        found, answer = made.ask(
+            "Host: localhost", *[prefix] * ("base_path" not in web), first=f"GET {path} HTTP/1.1"
+        )
+
+    assert found == status
+    assert f'href="{root}/assets/' in answer
+    if not root and "base_path" in web:
+        assert "X-Forwarded-Prefix" in answer
 
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
