@@ -238,7 +238,7 @@ def test_pictures_of_pages_are_in_the_readme(look, states):
     wanted = {"overview.png": "/", "run.png": "/runs/{run}"}
     for name, path in wanted.items():
         look.open(states["full"].url(path))
-        look.as_wide(1200)
+        look.as_wide(1320)
         taken = look.page.screenshot()
         if os.environ.get("PGFLOWD_PICTURES"):
             PICTURES.mkdir(exist_ok=True)
