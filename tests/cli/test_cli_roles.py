@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from psycopg import sql
@@ -19,8 +19,12 @@ LOOKING = [
     "tasks list", "signals list",
     "flows list", "flows show send_email", "flows graph analyze_website --run @last",
     "flows diff send_email", "stalled list", "doctor", "check",
+    "daemons list",
 ]  # fmt: skip
-CHANGING = ["runs cancel @last", "stalled requeue --all", "stalled fail --all"]
+WORKER = UUID(int=7)
+CHANGING = [
+    "runs cancel @last", "stalled requeue --all", "stalled fail --all", f"daemons restart {WORKER}",
+]  # fmt: skip
 DEFINING = ["flows deploy new_flow", "flows delete store_items --yes"]
 
 
@@ -41,6 +45,7 @@ def codes(pgflowd, project, shop):
     """The exit codes of commands, as a user of a role."""
     with (project / "shop_flows.py").open("a") as module:
         module.write('\nnew = Flow("new_flow")\n@new.step\ndef a(run): ...\n')
+    shop.worker_id = WORKER
     shop.start()
     shop.claim_all()
     shop.stall()

@@ -6,6 +6,7 @@ They need the database and no daemon here. `cli.terminal.daemon_view` prints dae
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,7 @@ from pgflowd.cli.lookup import find_daemon, find_worker
 from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER
 from pgflowd.cli.terminal.daemon_view import print_daemon, print_daemons
 from pgflowd.core.text import short_id
+from pgflowd.errors import AccessDenied
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.daemons import ListedDaemon
@@ -94,10 +96,11 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
 
 
 def _read(app: App) -> list[ListedDaemon]:
-    """The daemons; and a hint to them that somebody looks."""
+    """The daemons; and a hint to them that somebody looks, from a role that may give it."""
     from pgflowd.db.daemons import list_daemons, look_at_daemons
     from pgflowd.db.query import execute
 
     with database(app) as conn:
-        execute(conn, look_at_daemons())
+        with suppress(AccessDenied):
+            execute(conn, look_at_daemons())
         return execute(conn, list_daemons())
