@@ -15,6 +15,7 @@ from pgflowd.db.daemons import list_daemons, look_at_daemons, restart_worker
 from pgflowd.db.query import execute
 from pgflowd.testing.until import until
 
+WITHIN_S = 20.0  # on a busy machine
 WAITING = """
 select 1 from pg_stat_activity where application_name = 't: sweeper' and wait_event_type = 'Lock'
 """
@@ -34,7 +35,7 @@ def once(database: Any, is_so: Callable[[list[ListedDaemon]], Any]) -> list[List
         found[:] = listed(database)
         return bool(is_so(found))
 
-    until(look)
+    until(look, WITHIN_S)
     return found
 
 
@@ -70,8 +71,9 @@ def test_a_row_follows_its_daemon_through_kills_and_drains(setup: Any, database:
 
     gate = setup.directory / "gate"
     run_id = start_marked(setup, database, gate=str(gate))
-    worker = until(lambda: [each for each in listed(database) if each.running])[0]
-    draining, other = (first, "two") if worker.name == "one" else (setup.daemons[1], "one")
+    found = once(database, lambda found: any(each.running for each in found))
+    is_first = next(each.name for each in found if each.running) == "one"
+    draining, other = (first, "two") if is_first else (setup.daemons[1], "one")
     draining.send(signal.SIGTERM)
     ending = once(database, lambda found: any(each.state == "draining" for each in found))
     assert [(each.living_workers, each.is_silent) for each in ending if each.name != other] == [
@@ -123,7 +125,7 @@ def test_a_daemon_on_a_schema_without_rows_does_its_work(setup: Any, database: A
     (problem,) = daemon.until("sweeper.problem", code="E302")
     assert problem["error"].startswith("the row of this daemon cannot be written: function pgflowd")
     run_id = start_run(database, "alpha")
-    until(lambda: is_completed(database, run_id))
+    until(lambda: is_completed(database, run_id), WITHIN_S)
     assert daemon.events("child.restarted") == daemon.events("sweeper.lost") == []
     with database.connect() as conn:
         conn.execute(RENAME.format("tell_nobody", "tell_daemon"))
@@ -139,7 +141,7 @@ def test_a_sweeper_that_waits_as_the_daemon_ends_says_so_over_another_connection
     with database.connect() as conn, conn.transaction():
         conn.execute("lock table pgflowd.slots")
         with database.connect() as other:
-            until(lambda: other.execute(WAITING).fetchone())
+            until(lambda: other.execute(WAITING).fetchone(), WITHIN_S)
             daemon.send(signal.SIGTERM)
             assert daemon.ended() == 0
             assert other.execute("select state from pgflowd.daemons").fetchone() == ("draining",)
