@@ -19,7 +19,7 @@ returns table (run_id uuid, at timestamptz, is_behind boolean, seen bigint, end_
 language plpgsql stable set search_path = '' set enable_bitmapscan = off set enable_sort = off as $$
 declare
   few constant int := 2000;
-  sought constant text := lower(_found_runs.search);
+  sought constant text := nullif(lower(_found_runs.search), '');
   whole_id constant uuid := case when replace(sought, '-', '') ~ '^[0-9a-f]{32}$'
                                  then replace(sought, '-', '') end;
   flows constant text[] := case when _found_runs.of_flow is not null
