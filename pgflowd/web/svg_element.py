@@ -45,6 +45,21 @@ def element(name: str, *children: str, **attributes: Value) -> Markup:
     return Markup("<{0}{1}>{2}</{0}>").format(name, written, inner)
 
 
+def picture_of(class_: str, width: float, height: float, label: str, *parts: str) -> Markup:
+    """A picture of this size in pixels, with links in it."""
+    return element(
+        "svg",
+        *parts,
+        class_=class_,
+        xmlns="http://www.w3.org/2000/svg",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="group",
+        aria_label=label,
+    )
+
+
 def _attribute(key: str) -> str:
     """The names of SVG with a capital, such as `viewBox`, are as they are."""
     return key.rstrip("_").replace("_", "-")

@@ -20,9 +20,9 @@ from pgflowd.core.documents.runs import RunDetails, StepTasks
 from pgflowd.core.graph import Graph, Node, graph_of
 from pgflowd.core.graph_geometry import Box, EdgeLine, Layout, LayoutCell, layout_of
 from pgflowd.core.run_graph import graph_of_run, step_words
-from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.statuses import Marks, RunStatus, StepStatus
 from pgflowd.core.text import cut
-from pgflowd.web.svg_element import Picture, element
+from pgflowd.web.svg_element import Picture, element, picture_of
 from pgflowd.web.text import as_id, iso, number, status_class, status_word
 
 # of a larger graph only a step and its neighbours are shown: the one that the page's parameter
@@ -141,18 +141,8 @@ class _Drawing:
         lanes = [cell.leaves_at + 1 for column in self._layout.columns for cell in column]
         width = self._lefts[-1] + self._widths[-1] + _MARGIN if cells else 0
         height = max([rows, *lanes]) * _ROW if cells else 0
-        markup = element(
-            "svg",
-            element("g", *self._edges(), class_="edges", aria_hidden="true"),
-            *steps.values(),
-            class_="graph",
-            xmlns="http://www.w3.org/2000/svg",
-            width=width,
-            height=height,
-            viewBox=f"0 0 {width} {height}",
-            role="group",
-            aria_label="Steps",
-        )
+        edges = element("g", *self._edges(), class_="edges", aria_hidden="true")
+        markup = picture_of("graph", width, height, "Steps", edges, *steps.values())
         if self._centre is None:
             return Picture(markup, steps)
         text = f"Of {number(self._all)} steps {self._centre} and its neighbours; the table has all."
@@ -218,7 +208,7 @@ class _Drawing:
             if look.share is not None:
                 parts += _bar(x + _NAME_X, y + height - 9, width - _NAME_X - _PADDING, look.share)
         else:
-            sign = "[]" if node.is_map else "○"
+            sign = "[]" if node.is_map else Marks.OFF.sign
             parts.append(element("text", sign, class_="sign", x=x + 18, y=y + 35))
         link = element(
             "a",

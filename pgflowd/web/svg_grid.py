@@ -8,8 +8,9 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
+from pgflowd.core.statuses import StepStatus
 from pgflowd.core.text import cut, duration, short_id
-from pgflowd.web.svg_element import Picture, element
+from pgflowd.web.svg_element import Picture, element, picture_of
 from pgflowd.web.text import status_class, status_word
 
 # in pixels
@@ -39,19 +40,8 @@ def run_grid(grid: FlowGrid, link: str) -> Picture:
         for run, cells in zip(reversed(grid.runs), runs, strict=True)
     ]
     width, height = left + len(runs) * _CELL, len(steps) * _CELL
-    markup = element(
-        "svg",
-        element("g", *names, aria_hidden="true"),
-        *links,
-        class_="run-grid",
-        xmlns="http://www.w3.org/2000/svg",
-        width=width,
-        height=height,
-        viewBox=f"0 0 {width} {height}",
-        role="group",
-        aria_label="Newest runs",
-    )
-    return Picture(markup)
+    head = element("g", *names, aria_hidden="true")
+    return Picture(picture_of("run-grid", width, height, "Newest runs", head, *links))
 
 
 def _column(run: GridRun, steps: list[str], x: int) -> list[Markup]:
@@ -77,6 +67,6 @@ def _label(run: GridRun) -> str:
     took = ""
     if run.ended_at is not None:
         took = f" after {duration((run.ended_at - run.started_at).total_seconds())}"
-    failed = [step for step, status in run.steps.items() if status == "failed"]
+    failed = [step for step, status in run.steps.items() if status is StepStatus.FAILED]
     where = f": {', '.join(failed)}" if failed else ""
     return f"run {short_id(run.run_id)}, {status_word(run.status)}{took}{where}"
