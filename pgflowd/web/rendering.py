@@ -113,6 +113,11 @@ def part_query(whose: Mapping[str, Any], branch: JsonBranch) -> dict[str, Any]:
     return {**whose, "path": branch.pointer, "start": branch.next}
 
 
+def word_of(key: str) -> str:
+    """A key of a document as people read it."""
+    return shown(key.replace("_", " "), 60)
+
+
 def by_kind(blocks: Iterable[PageBlock]) -> list[tuple[str, list[PageBlock]]]:
     """Blocks that follow each other and are of one kind, together: the items of a list."""
     return [(kind, list(group)) for kind, group in groupby(blocks, lambda block: block.kind)]
@@ -145,7 +150,7 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    by_kind=by_kind, number=number,
+    by_kind=by_kind, number=number, word_of=word_of,
 )  # fmt: skip
 _environment.globals.update(
     shown_of=shown_of,
