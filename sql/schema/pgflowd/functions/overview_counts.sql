@@ -1,7 +1,8 @@
 -- overview_counts(): returns what needs attention, each at most 1,001, which means more than a thousand:
 -- runs that started in the last day and failed, waits for an answer of a person (an approval, or a need
 -- that begins with `human.`), tasks in quarantine, started tasks whose lease has lapsed, and dead letters.
--- Of the first and the last it looks at the newest 20,000 runs, of the waits at 20,000, of each kind.
+-- Of the first and the last it looks at the newest 20,000 runs, of the last at 1,001 that failed, and of
+-- the waits at 20,000 of each kind.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.overview_counts()
 returns table (failed bigint, people bigint, quarantined bigint, stalled bigint, dead bigint)
@@ -34,10 +35,12 @@ language sql stable set search_path = '' as $$
                       limit 1) as lapsed
                    limit 1001) as one),
          (select count(*)
-            from (select from (select run.run_id, run.status from pgflow.runs as run
-                                order by run.started_at desc limit 20000) as newest
+            from (select from (select newest.run_id
+                                 from (select run.run_id, run.status from pgflow.runs as run
+                                        order by run.started_at desc limit 20000) as newest
+                                where newest.status = 'failed' limit 1001) as failed
                    cross join lateral (
                      select from pgflowd.dead_letters as letter
-                      where letter.run_id = newest.run_id offset 0) as dead
-                   where newest.status = 'failed' limit 1001) as one);
+                      where letter.run_id = failed.run_id offset 0) as dead
+                   limit 1001) as one);
 $$;
