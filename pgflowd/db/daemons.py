@@ -19,8 +19,8 @@ def tell_daemon(status: str) -> Query[None]:
     return Query("select pgflowd.tell_daemon(%s::jsonb)", (status,), lambda rows: None)
 
 
-def list_daemons() -> Query[list[ListedDaemon]]:
-    """Return the daemons of all machines."""
+def list_daemons(*, only_problems: bool = False) -> Query[list[ListedDaemon]]:
+    """Return the daemons of all machines; perhaps with nothing of their status but problems."""
 
     def read(rows: Rows) -> list[ListedDaemon]:
         found = [ListedDaemon(*row) for row in rows]
@@ -29,7 +29,8 @@ def list_daemons() -> Query[list[ListedDaemon]]:
             for each, row in zip(found, rows, strict=True)
         ]
 
-    return Query(_DAEMONS, (), read)
+    status = "jsonb_build_object('problems', status -> 'problems')" if only_problems else "status"
+    return Query(_DAEMONS.format(status=status), (), read)
 
 
 def look_at_daemons() -> Query[None]:
@@ -45,6 +46,6 @@ def restart_worker(worker_id: UUID, actor: str | None, reason: str | None) -> Qu
 
 _DAEMONS = """
 select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, state, is_silent,
-       living, tasks, lapses_in_s, status
+       living, tasks, lapses_in_s, {status}
   from pgflowd.daemons()
 """

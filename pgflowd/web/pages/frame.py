@@ -39,7 +39,7 @@ class PageFrame:
 
 
 def read_frame(conn: Connection) -> PageFrame:
-    queries: list[Any] = [database_time(), list_daemons(), overview_counts()]
+    queries: list[Any] = [database_time(), list_daemons(only_problems=True), overview_counts()]
     now, daemons, found = execute_together(conn, queries)
     counts = {
         "/inbox": found.people + found.quarantined, "/stalled": found.stalled, "/dead": found.dead,
