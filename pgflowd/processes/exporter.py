@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 NICE = 10  # where processors are scarce, tasks go first; nor does a datagram interrupt them (BATCH)
 MAX_QUEUE = 8192  # spans; a kilobyte each
-BATCH = 512
+BATCH = 2048  # half a megabyte; a request costs as much as 200 spans
 PAUSE_S = 5.0  # between two exports, unless there is a whole batch
 FLUSH_S = 1.5  # at the end
 MAX_DATAGRAM = 256 * 1024
