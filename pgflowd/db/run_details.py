@@ -35,6 +35,8 @@ def read_details(
         "waits": waits.waits_of(run_id, _MAX_LISTED),
         "unused": signals.list_signals(run_id, only_open=True, most=_MAX_LISTED),
     }
+    if run.has_ended:
+        queries["has_undos"] = undos.has_undos(run.flow_slug)
     if with_attempts:
         queries["attempts"] = attempts.attempts(run_id)
     if with_checkpoints:

@@ -14,6 +14,11 @@ def undo(run_id: UUID, reason: str | None, actor: str | None, again: bool) -> Qu
     return Query(_UNDO, (run_id, reason, actor, again), only)
 
 
+def has_undos(flow_slug: str) -> Query[bool]:
+    """Whether a step of the flow has an undo."""
+    return Query(_HAS_UNDOS, (flow_slug,), only)
+
+
 def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
     """Return how far each step is undone of which something is, or was, to be undone."""
 
@@ -24,6 +29,9 @@ def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
 
 
 _UNDO = "select pgflowd.undo(%s, %s, coalesce(%s, session_user), %s)"
+_HAS_UNDOS = """
+select exists (select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s))
+"""
 _RUN_UNDOS = """
 select step_slug, tasks, undone, failed, open, error from pgflowd.run_undos(%s)
 """

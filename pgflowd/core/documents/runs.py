@@ -334,6 +334,7 @@ class RunDetails:
     undos: Mapping[str, StepUndo] = field(default_factory=dict)  # of steps, by their slugs
     undo: Run | None = None  # the run that undoes it, once it has begun
     trace_url: str | None = None  # None: the config names none
+    has_undos: bool = False  # whether its flow says how to undo it; asked once it has ended
 
     def to_json(self) -> dict[str, Any]:
         steps = [
