@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,6 +19,8 @@ from pgflowd.web.request_checks import MAX_BODY_BYTES, Scope, too_large, value_o
 
 READ_S = 10.0  # so long a client may take to send its body
 MAX_FIELDS = 200
+DISCARD_S = 2.0
+MAX_DISCARDED_BYTES = 1024 * 1024
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -42,6 +45,18 @@ def limited(receive: Receive) -> Receive:
         return message
 
     return receive_within_limits
+
+
+async def discard(receive: Receive) -> None:
+    """Take the rest of a body that is too large: else who sends it does not read the answer."""
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_S):
+            while taken < MAX_DISCARDED_BYTES:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 async def read_body(receive: Receive) -> bytes:

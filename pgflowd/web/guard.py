@@ -24,7 +24,7 @@ from pgflowd.errors import PgflowdError
 from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
-from pgflowd.web.bodies import limited
+from pgflowd.web.bodies import discard, limited
 from pgflowd.web.records import Records, Refusals
 from pgflowd.web.refusals import NotLoggedIn, Refused
 from pgflowd.web.users import User
@@ -62,6 +62,8 @@ class Guard:
                 await self._checked(scope, limited(receive), answer)
         except Refused as refusal:
             self._log(answer.scope, refusal)
+            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                await discard(receive)
             await self._send_error(receive, answer, refusal, is_last=True)
         except PgflowdError as error:
             await self._send_error(receive, answer, error)

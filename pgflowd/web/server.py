@@ -153,7 +153,10 @@ class _Protocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        has_body_left = not self.pipeline and self.cycle.more_body
         super().on_response_complete()
+        if has_body_left:  # nobody will read the rest of the request
+            self.transport.close()
         if self.transport.is_closing():
             self._abort_later()
 

@@ -18,6 +18,7 @@ import pytest
 from support.pages import BLOCK
 
 from pgflowd import Flow
+from pgflowd.cli.commands.systemd import USERADD
 from pgflowd.cli.main import run
 from pgflowd.core.settings.given_values import from_document
 from pgflowd.core.settings.load import build
@@ -80,6 +81,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
             "people.md", "quarantine.md", "progress.md", "undo.md",
             "schedules.md", "history.md", "changing-flows.md", "applications.md",
             "testing.md", "typed-handlers.md", "django.md", "web.md", "observe.md",
+            "dashboard.md",
         )  # fmt: skip
         is_run = block.page.name in run or block.page.parent.name == "coming-from"
         assert is_run, "the Python of no other page is run"
@@ -91,6 +93,8 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     elif block.language == "sql":
         run = ("planned-runs.md", "schedules.md", "history.md", "procrastinate.md")
         assert block.page.name in run, "the SQL of no other page is run"
+    elif block.language == "nginx":  # tests/web/test_behind_nginx.py
+        assert block.page.name == "dashboard.md"
     elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py
         assert block.page.name == "high-availability.md"
     else:
@@ -104,6 +108,8 @@ CONSOLES = [b for b in ALL if b.language == "console" and b.page.parent.name != 
 def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
     understood = understanding(monkeypatch, tmp_path)
     for words in commands(block.text):
+        if words[:2] == ["sudo", "-u"]:
+            words = words[3:]
         if words[:2] == ["python", "manage.py"]:
             words = words[2:]  # Django's, with ours as one of its commands
         if words[0] == "pgflowd":
@@ -117,8 +123,12 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert package == project["name"]
             assert extra in project["optional-dependencies"]
         elif words[:2] == ["sudo", "systemctl"]:
-            units = [word for word in words if word.startswith("pgflowd@")]
-            assert units and (PROJECT / "systemd/pgflowd@.service").exists()
+            units = [word.partition("@")[0] for word in words if word.startswith("pgflowd")]
+            assert units
+            for unit in units:
+                assert list((PROJECT / "systemd").glob(f"{unit}*.service"))
+        elif words[:2] == ["sudo", "useradd"]:
+            assert words[1:-1] == shlex.split(USERADD)
         elif words[0] in ("export", "python"):
             assert block.page.name == "observe.md"  # test_observe_page.py runs them
         elif words[0] in ("prometheus", "promtool") or words[:2] == ["sudo", "apt-get"]:

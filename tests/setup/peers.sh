@@ -6,7 +6,7 @@
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
-# Prometheus with promtool reads our metrics and alerts. Chromium shows the dashboard. strace shows what a daemon opens.
+# Prometheus with promtool reads our metrics and alerts. nginx stands before the dashboard. Chromium shows the dashboard. strace shows what a daemon opens.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -90,6 +90,14 @@ if ! command -v chromium >/dev/null; then
     else
         echo "the tests of the dashboard need Chromium; run:" >&2
         echo "sudo apt-get install chromium fonts-dejavu-core" >&2
+        exit 1
+    fi
+fi
+if ! command -v nginx >/dev/null && ! test -x /usr/sbin/nginx; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install_stopped nginx-light
+    else
+        echo "the tests need nginx; run: sudo apt-get install nginx-light" >&2
         exit 1
     fi
 fi
