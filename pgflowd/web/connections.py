@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
 
+from pgflowd.db import schema
 from pgflowd.db.client_connections import IdleConnections
 from pgflowd.db.connection import Limits, connect, is_pooled
-from pgflowd.errors import Unreachable
+from pgflowd.errors import AccessDenied, Unreachable
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -64,8 +66,14 @@ class Connections:
         return result
 
     def open(self) -> Connection:
-        """Open a connection; the caller closes it."""
+        """Open a connection; the caller closes it. E302 or E303 for another schema than ours."""
         conn = connect(self._url, name=NAME, limits=_LIMITS)
+        try:
+            with suppress(AccessDenied):  # of a role that may not see which it is
+                schema.require(conn)
+        except BaseException:
+            conn.pgconn.finish()
+            raise
         if self._is_read_only and not is_pooled(conn):  # a pooler would pass it on to others
             conn.execute("set default_transaction_read_only = on")
         return conn

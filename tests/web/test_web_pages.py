@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from contextlib import contextmanager
+
+import httpx
 import pytest
+from support import web_states
 from support.covers import covers
+from web.conftest import OF_OUR_PAGE, anybody, serving
+
+from pgflowd.cli.main import run
+from pgflowd.web import app
 
 
 def test_the_overview_shows_each_flow(web, shop):
@@ -18,12 +28,12 @@ def test_the_overview_shows_each_flow(web, shop):
 
 
 def test_a_page_and_the_api_show_the_same_document(web, shop):
-    run = shop.start("store_items", ["a"])
+    started = shop.start("store_items", ["a"])
 
     (listed,) = web.get("/api/1/runs?flow=store_items").json()["runs"]
 
-    assert listed["run_id"] == str(run)
-    assert str(run) in web.get("/runs?flow=store_items").text
+    assert listed["run_id"] == str(started)
+    assert str(started) in web.get("/runs?flow=store_items").text
 
 
 @covers("E506", "E507")
@@ -41,3 +51,149 @@ def test_an_error_is_what_commands_print(web, path, status, code):
 
     assert answer.status_code == status
     assert [problem["code"] for problem in answer.json()["errors"]] == [code]
+
+
+@pytest.fixture
+def words(shop):
+    """A database with all that pages show."""
+    return web_states.full(shop)
+
+
+def test_pages_show_what_their_commands_print(web, database, words, capsys):
+    commands = {
+        "/runs?status=completed&flow=analyze_website": "runs",
+        f"/runs/{words['run']}": "steps",
+        f"/runs/{words['run']}?view=attempts": "attempts",
+        f"/runs/{words['run']}?view=timeline": "events",
+        f"/runs/{words['run']}?view=output": "attempts",
+        f"/runs/{words['map']}/steps/store?status=completed": "tasks",
+        "/flows": "flows",
+        "/flows/analyze_website": "shape",
+        "/stalled": "tasks",
+        "/dead?flow=send_email": "tasks",
+        "/signals": "signals",
+        "/actions?actor=jane": "actions",
+        "/schedules": "schedules",
+        "/explain/E210": "sections",
+    }
+    for path, key in commands.items():
+        page = web.get(path)
+        command = page.text.partition('<code class="same">')[2].partition("</code>")[0]
+        printed = printed_by(command.replace("&#39;", "'"), database, capsys)
+
+        shown = web.get(f"/api/1{path}").json()[key]
+
+        assert page.status_code == 200
+        assert shown, path
+        if isinstance(shown, list):  # a page lists more
+            shown = shown[: len(printed[key])]
+        assert without_changes(shown) == without_changes(printed[key]), path
+
+
+def printed_by(command, database, capsys):
+    arguments = [*shlex.split(command)[1:], "--database-url", database.dsn, "--json"]
+    assert run(arguments) == 0, command
+    return json.loads(capsys.readouterr().out)
+
+
+def without_changes(part):
+    """A document without what another reading of it says in other words."""
+    if isinstance(part, dict):
+        left_out = ("import_s", "next_at", "stalled_at", "share")
+        return {key: without_changes(each) for key, each in part.items() if key not in left_out}
+    return [without_changes(each) for each in part] if isinstance(part, list) else part
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/flows/analyse_website", 404, "did you mean &#39;analyze_website&#39;?"),
+        ("/runs?flow=analyse_website", 404, "did you mean &#39;analyze_website&#39;?"),
+        ("/runs/0123abcd", 404, "there is no run 0123abcd"),
+        ("/runs/zz", 400, "is not a run"),
+        ("/runs/@last/steps/stor", 404, "did you mean &#39;store&#39;?"),
+        ("/runs/@last/steps/store?task=9", 404, "it has 1, from #0"),
+        ("/runs/@last/steps/store?task=x", 400, "a whole number"),
+        ("/runs/@last?view=none", 400, "timeline, attempts, output, values"),
+        ("/runs/@last?view=values&what=input&path=/7", 404, "no such input"),
+        ("/runs?status=done", 400, "scheduled, blocked, started"),
+        ("/runs?since=yesterday", 400, "a duration"),
+        ("/runs?since=2026-99-01", 400, "a moment"),
+        ("/runs?label=prod", 400, "NAME=VALUE"),
+        ("/runs?after=1", 400, "the `next` of the page before"),
+        ("/daemons/1", 404, "there is no daemon 1"),
+        ("/explain/E999", 404, "the nearest are"),
+    ],
+)
+def test_an_unknown_name_or_parameter_is_named_with_the_nearest(web, shop, path, status, says):
+    shop.start("store_items", ["a"])
+
+    answer = web.get(path)
+
+    assert answer.status_code == status
+    assert says in answer.text
+
+
+def test_runs_come_a_page_at_a_time(web, shop):
+    started = {str(shop.start("store_items", ["a"])) for _ in range(53)}
+
+    first = web.get("/api/1/runs?flow=store_items").json()
+    second = web.get(f"/api/1/runs?flow=store_items&after={first['next']}").json()
+
+    seen = [run["run_id"] for page in (first, second) for run in page["runs"]]
+    assert (len(first["runs"]), first["found"], second["next"]) == (50, 53, None)
+    assert sorted(seen) == sorted(started)
+    assert first["next"] in web.get("/runs?flow=store_items").text.replace("%3A", ":")
+
+
+def test_a_large_value_comes_in_parts_and_can_be_kept_whole(web, shop):
+    value = {"rows": [{"n": n} for n in range(300)], "a/b": {"~": "x" * 100_000}}
+    done = shop.run_through(value)
+    path = f"/runs/{done}?view=values&what=output&step=website"
+
+    (whole,) = web.get(f"/api/1{path}").json()["values"]
+    (rows,) = web.get(f"/api/1{path}&path=/rows&start=250").json()["values"]
+    (text,) = web.get(f"/api/1{path}&path=/a~1b/~0").json()["values"]
+    page, kept = web.get(path), web.get(f"/download/{done}?what=output&step=website")
+
+    assert [member["name"] for member in whole["members"]] == ["a/b", "rows"]
+    assert (rows["start"], rows["length"], len(rows["members"])) == (250, 300, 50)
+    assert (text["type"], text["length"], text["whole"]) == ("string", 100_000, False)
+    assert len(page.content) < 100_000
+    assert "path=%2Fa~1b" in page.text
+    assert kept.json() == value
+    assert kept.headers["content-disposition"].startswith("attachment")
+    assert kept.headers["content-security-policy"] == "sandbox"
+    assert kept.headers["x-content-type-options"] == "nosniff"
+
+
+@contextmanager
+def web_of(dsn):
+    with (
+        serving(app(dsn, user=anybody)) as address,
+        httpx.Client(base_url=address, headers=OF_OUR_PAGE, timeout=30) as client,
+    ):
+        yield client
+
+
+def test_without_a_usable_database_a_page_says_what_to_do(empty_database):
+    with web_of(empty_database.dsn) as web:
+        assert_unavailable(web, "E302", "pgflowd db migrate")
+    with web_of("postgresql://nobody@127.0.0.1:1/none") as web:
+        assert_unavailable(web, "E301", "")
+
+
+def assert_unavailable(web, code, remedy):
+    for path in ("/runs", "/api/1/runs"):
+        answer = web.get(path)
+        assert answer.status_code == 503
+        assert code in answer.text
+        assert remedy in answer.text
+
+
+def test_the_look_returns_only_to_pages_of_ours(web):
+    for back, place in (("/runs?since=7d", "/runs?since=7d"), ("//evil.example", "/"), ("", "/"),
+                        ("/\\evil.example", "/"), ("https://evil.example", "/")):  # fmt: skip
+        answer = web.post("/appearance", data={"back": back, "theme": "dark", "times": "local"})
+        assert (answer.status_code, answer.headers["location"]) == (303, place)
+    assert 'data-theme="dark" data-times="local"' in web.get("/").text

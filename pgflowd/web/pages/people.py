@@ -101,7 +101,7 @@ def _actions_command(request: PageRequest) -> list[str]:
     words = ["pgflowd", "log", "--actions"]
     for name in ("run", "actor", "since"):
         words += [f"--{name}", value] if (value := request.word(name)) else []
-    return [*words, "-n", str(MAX_ACTIONS)]
+    return words
 
 
 def _signals_command(request: PageRequest) -> list[str]:
