@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgflowd.core.documents.values import ValueMember, ValuePart
@@ -24,6 +24,7 @@ def branches(branch: JsonBranch):
         yield from branches(member)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=5))
 def test_a_path_survives_its_pointer(path):
     assert path_of(pointer_of(path)) == tuple(path)
