@@ -184,7 +184,8 @@ class Dashboard:
 
         def work(conn: Connection) -> Response:
             name, value = whole_value(PageRequest(conn, words, query))
-            return answers.download(json.dumps(value, ensure_ascii=False), name)
+            shown = self._payloads.show(value)
+            return answers.download(json.dumps(shown, ensure_ascii=False), name)
 
         return await self.connections.call(work)
 

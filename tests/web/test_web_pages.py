@@ -167,6 +167,28 @@ def test_a_large_value_comes_in_parts_and_can_be_kept_whole(web, shop):
     assert kept.headers["x-content-type-options"] == "nosniff"
 
 
+def test_no_page_and_no_file_has_a_secret_of_a_value(web, shop):
+    value = {"password": "hunter2", "shown": 1, "deep": [{"Authorization": {"a": "hunter2"}}]}
+    done = shop.run_through(value)
+    many = shop.start("store_items", [value])
+    values = f"/runs/{done}?view=values&what=output&step=website"
+
+    for path in (
+        "/", "/runs", f"/runs/{done}", f"/runs/{done}?view=values", values,
+        f"{values}&path=/password", f"{values}&path=/deep/0",
+        f"{values}&path=/deep/0/Authorization",
+        f"/runs/{done}?view=timeline", f"/runs/{done}/steps/website", f"/runs/{many}/steps/store",
+        f"/runs/{many}?view=values", "/signals", "/actions",
+    ):  # fmt: skip
+        for prefix in ("", "/api/1"):
+            answer = web.get(prefix + ("/overview" if prefix and path == "/" else path))
+            assert answer.status_code == 200, path
+            assert "hunter2" not in answer.text, prefix + path
+    kept = web.get(f"/download/{done}?what=output&step=website").json()
+
+    assert kept == {"password": "***", "shown": 1, "deep": [{"Authorization": "***"}]}
+
+
 @contextmanager
 def web_of(dsn):
     with (
