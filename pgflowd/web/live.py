@@ -43,6 +43,11 @@ class Live:
         self._streams: dict[EventStream, str] = {}
         self._ended: str | None = None
 
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return len(self._streams)
+
     def end_streams(self, reason: str) -> None:
         """End all streams with an event, and open no new ones: the server stops."""
         self._ended = reason

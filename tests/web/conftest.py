@@ -4,6 +4,8 @@ The dashboard, served by uvicorn in a thread, and a browser.
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from support.shop import Shop
 
 from pgflowd.testing.scratch import ScratchDatabase
@@ -50,6 +53,32 @@ def serve() -> Iterator[Callable[[Any], str]]:
     """Serve an application until the end of the test; give its address."""
     with ExitStack() as stack:
         yield lambda application: stack.enter_context(serving(application))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's browser."""
+    path = shutil.which("chromium")
+    assert path, "the tests of pages need a browser; run: sudo apt-get install chromium"
+    flags = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=flags)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def tabs(browser: Browser) -> Iterator[BrowserContext]:
+    """A window of the browser: `tabs.new_page()`. What a page says to the console is a mistake."""
+    said: list[str] = []
+    context = browser.new_context()
+    context.on("console", lambda message: said.append(f"{message.text} {message.location}"))
+    context.on("weberror", lambda error: said.append(str(error.error)))
+    context.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+    yield context
+    context.close()
+    assert said == []
 
 
 @contextmanager

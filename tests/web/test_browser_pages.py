@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from support import web_states
 from support.shop import Shop
 from web.conftest import anybody, serving
@@ -50,17 +49,6 @@ class State(NamedTuple):
 
     def url(self, path: str) -> str:
         return self.address + path.format(**{**WORDS, **self.words})
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as driver:
-        path = shutil.which("chromium")
-        assert path, "the tests of pages need Chromium; run: sudo apt-get install chromium"
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = driver.chromium.launch(executable_path=path, args=arguments)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

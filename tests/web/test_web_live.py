@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -248,7 +249,8 @@ def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch):
     async def open_stream():
         await EventStream(Endless(), lambda: left.append(True))({}, receive, send)
 
-    asyncio.run(asyncio.wait_for(open_stream(), 10))
+    with ThreadPoolExecutor() as threads:  # in this one the loop of the browser runs
+        threads.submit(asyncio.run, asyncio.wait_for(open_stream(), 30)).result()
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert left == [True]
 

@@ -1,9 +1,9 @@
 // Live updates, clocks, keys, dialogs and selection. Pages work without it.
 //
 // What templates say to it: `data-fragment` marks what the server sends again; a <time> has data-ago,
-// data-since, data-until or data-clock; a growing bar data-start and data-scale; a button data-dialog (the
-// id of a <dialog>), data-close or data-copy (a text); a checkbox data-select-all; `data-selected` shows how
-// many are selected; a link data-load (the id of a part of the page it leads to, which replaces ours).
+// data-since, data-until or data-clock; a growing bar data-start and data-scale; a button data-close (its
+// dialog) or data-copy (a text); a checkbox data-select-all; `data-selected` shows how many are selected; a
+// link data-load: the value on the page to which it leads replaces it.
 
 const root = new URL("../", import.meta.url).pathname;
 const html = document.documentElement;
@@ -29,18 +29,21 @@ const BOXES = "main tbody input[type=checkbox]";
 function isUsed(element) {
   const [selection, active] = [getSelection(), document.activeElement];
   return isPressed || (element.contains(active) && active.matches(FIELDS)) ||
-    (!selection.isCollapsed && selection.containsNode(element, true)) || element.querySelector("dialog[open]");
+    (!selection.isCollapsed && selection.containsNode(element, true)) ||
+    all("input, textarea", element).some((field) => field.value !== field.defaultValue); // somebody wrote it
 }
 
 // What the old one has of its user the new one gets: open details, checks, and then scrolling and focus.
 function put(now, old) {
+  const title = (each) => (each.querySelector("summary") ?? each).textContent;
+  const like = (each, kind, within) => all(kind, within).filter((other) => title(other) === title(each));
   const twin = (each, kind) => (each.id ? now.querySelector(`#${CSS.escape(each.id)}`)
-    : all(kind, now)[all(kind, old).indexOf(each)]);
+    : like(each, kind, now)[like(each, kind, old).indexOf(each)] ?? null);
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const same = focused === old ? now : focused && twin(focused, STOPS);
   const scrolled = all("[tabindex]", old).filter((each) => each.scrollTop || each.scrollLeft);
   const places = scrolled.map((each) => [twin(each, "[tabindex]"), each.scrollLeft, each.scrollTop]);
-  for (const each of all("details", old)) Object.assign(twin(each, "details") ?? {}, { open: each.open });
+  for (const each of all("details", old)) (twin(each, "details") ?? {}).open = each.open;
   for (const { name, value } of all("input:checked", old)) {
     const box = all("input[type=checkbox]", now).find((each) => each.name === name && each.value === value);
     if (box) box.checked = true;
@@ -49,13 +52,12 @@ function put(now, old) {
   old.replaceWith(now);
   for (const [part, left, top] of places) part?.scrollTo(left, top);
   same?.focus({ preventScroll: true });
+  if (now.querySelector("thead")) freeze();
   count();
 }
-
 function replace(id, text) {
   const old = here(id);
-  if (!old) fresh.add(id);
-  if (!old) return tell();
+  if (!old) return tell(id);
   if (isUsed(old)) return held.set(id, text);
   held.delete(id);
   const now = parse(text, old.ownerSVGElement).firstElementChild;
@@ -69,13 +71,11 @@ const changes = {
   removed: (id) => here(id)?.classList.add("gone"),
   announce,
 };
-
 // New rows come with the whole page, when somebody wants them.
-function tell() {
-  here("new-rows").hidden = !fresh.size;
-  here("new-rows").textContent = `↑ ${fresh.size} new`;
+function tell(id) {
+  fresh.add(id);
+  Object.assign(here("new-rows"), { hidden: false, textContent: `↑ ${fresh.size} new` });
 }
-
 async function fetched(address, id) {
   const answer = await fetch(address).catch(() => null);
   return answer?.ok ? parse(await answer.text()).querySelector(`#${CSS.escape(id)}`) : null;
@@ -85,38 +85,34 @@ async function refresh() {
   if (!now) return;
   put(now, here("content"));
   fresh.clear();
-  tell();
+  here("new-rows").hidden = true;
   reconnect(0);
 }
 let [said, talk] = [-5000, 0]; // at most one announcement in five seconds: the newest
-function announce(text) {
+function announce(textContent) {
   clearTimeout(talk);
   talk = setTimeout(() => {
-    here("announcements").textContent = text;
     said = performance.now();
+    Object.assign(here("announcements"), { textContent });
   }, Math.max(0, said + 5000 - performance.now()));
 }
 
 // A browser opens six connections to a server, so only four tabs have a stream; the others poll.
-let source = null; // the stream
-let release = null; // gives its lock back
+let [source, release] = [null, null]; // the stream, and what gives its lock back
 let turn = 0; // what began in an earlier one gives up
-let [timer, heard, streamAt] = [0, 0, 0];
+let [timer, heard, streamAt, isPaused] = [0, 0, 0, false];
 let [last, line] = ["", ""]; // the id of the last change, the number of the last line of output
-let isPaused = false;
 let offset = Date.parse(html.dataset.now) - Date.now() || 0; // of the server's clock
 const live = here("live");
-
 function address(kind) {
   const query = new URLSearchParams(location.search);
   const shown = all("tbody tr[data-fragment]").slice(0, 200).map((row) => row.id).join();
   for (const [name, value] of Object.entries({ after: last, lines: line, shown })) query.set(`live_${name}`, value);
   return `${root}${kind}/${location.pathname.slice(root.length)}?${query}`;
 }
-function state(name, text) {
+function state(name, textContent) {
   live.dataset.state = name;
-  live.textContent = text;
-  live.title = isPaused ? "Go on (p)" : "Pause (p)";
+  Object.assign(live, { textContent, title: isPaused ? "Go on (p)" : "Pause (p)" });
 }
 function disconnect() {
   turn += 1;
@@ -143,7 +139,6 @@ async function connect() {
   if (got) stream();
   else poll(mine);
 }
-
 function stream() {
   const [own, again_ms] = [new EventSource(address("live")), 1000 + 2000 * Math.random()];
   let hasOpened = false;
@@ -160,8 +155,8 @@ function stream() {
     does(event.data);
   });
   for (const kind of Object.keys(changes)) on(kind, changes[kind]);
-  on("heartbeat", (data) => { offset = Date.parse(data) - Date.now(); });
   on("line", print);
+  on("heartbeat", (data) => { offset = Date.parse(data) - Date.now(); });
   on("end", () => reconnect(again_ms));
 }
 async function poll(mine) {
@@ -174,8 +169,8 @@ async function poll(mine) {
     offset = Date.parse(news.now) - Date.now();
     last = news.id;
     for (const [kind, data] of news.changes) changes[kind](data);
-  }
-  timer = setTimeout(connect, 5000);
+  } else streamAt = 0; // it is away, or starts again
+  timer = setTimeout(connect, news ? 5000 : 1500);
 }
 function pause() {
   if (live.dataset.state === "out") return location.reload();
@@ -183,21 +178,18 @@ function pause() {
   reconnect(0);
   state(isPaused ? "paused" : "away", isPaused ? "paused" : "connecting");
 }
-
 function print(data) {
   const list = here("live-output");
   const { at, step, task, stream, level, text } = JSON.parse(rest(data));
   line = first(data);
-  const isBelow = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+  const isBelow = list.scrollHeight - list.scrollTop - list.clientHeight < 40; // it looks at the end
   const made = (tag, className, textContent) => Object.assign(document.createElement(tag), { className, textContent });
-  const item = made("li", level ?? (stream === "stderr" ? "warning" : "info"), "");
-  const parts = { at: at?.slice(11, 19), stream: step && `${step}#${task}`, text };
-  item.append(...Object.entries(parts).map(([name, words]) => made("span", name, words ?? "")));
-  list.append(item);
+  const parts = Object.entries({ at: at?.slice(11, 19), stream: step && `${step}#${task}`, text });
+  list.append(made("li", level ?? (stream === "stderr" ? "warning" : "info"), ""));
+  list.lastChild.append(...parts.map(([name, words]) => made("span", name, words ?? "")));
   while (list.childElementCount > 5000) list.firstElementChild.remove();
   if (isBelow) list.scrollTop = list.scrollHeight;
 }
-
 const whole = Math.floor;
 const two = (number) => String(whole(number)).padStart(2, "0");
 const local = (at) => new Date(at - 60000 * new Date(at).getTimezoneOffset()).toISOString().slice(0, 19).replace("T", " ");
@@ -227,16 +219,14 @@ function tick(within) {
     bar.setAttribute("width", `${Math.max(s * bar.dataset.scale, 0.3)}%`);
   }
 }
-
 function move(by) {
   const rows = all("main tbody tr").filter((row) => row.querySelector("a[href]"));
   const at = rows.findIndex((row) => row.contains(document.activeElement));
   rows.at(at < 0 ? Math.min(0, by) : Math.max(0, at + by))?.querySelector("a[href]").focus();
 }
-
 let before = ""; // the key before this one
 const keys = {
-  "/": () => document.querySelector("[role=search] :is(input, select)")?.focus(),
+  "/": () => (all("[role=search] [type=search]")[0] ?? all("[role=search] :is(input, select)")[0])?.focus(),
   j: () => move(1),
   k: () => move(-1),
   x: () => document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click(),
@@ -245,13 +235,21 @@ const keys = {
   "?": () => here("keys").showModal(),
 };
 function press(event) {
-  const isField = event.target.closest?.(FIELDS) || event.target.isContentEditable;
-  if (isField || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  if (event.target.closest?.(FIELDS) || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   const link = before === "g" && document.querySelector(`nav [aria-keyshortcuts="g ${CSS.escape(event.key)}"]`);
   const does = link ? () => link.click() : Object.hasOwn(keys, event.key) && keys[event.key];
   before = event.key;
-  if (does) event.preventDefault();
-  if (does) does();
+  if (!does) return;
+  event.preventDefault();
+  does();
+}
+// Columns keep their widths, whatever is put into them.
+function freeze() {
+  const heads = all("main thead th");
+  for (const each of [...heads, ...all("main table")]) each.style.width = each.style.tableLayout = "";
+  const widths = heads.map((head) => head.getBoundingClientRect().width);
+  heads.forEach((head, at) => { head.style.width = `${widths[at]}px`; });
+  for (const table of all("main table:has(thead)")) table.style.tableLayout = "fixed";
 }
 function count() {
   const [boxes, many] = [all(BOXES).length, all(`${BOXES}:checked`).length];
@@ -259,18 +257,17 @@ function count() {
   for (const each of all("[data-selected]")) each.textContent = many;
   for (const each of all("[data-select-all]")) Object.assign(each, states);
 }
-
 async function click(event) {
-  const target = event.target.closest("[data-dialog], [data-close], [data-copy], [data-load]");
-  const { dialog, copy, load } = target?.dataset ?? {};
-  if (!target || event.ctrlKey || event.metaKey || event.shiftKey || (dialog && !here(dialog))) return;
+  const target = event.target.closest("[data-close], [data-copy], [data-load]");
+  const { copy, load } = target?.dataset ?? {};
+  if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  if (dialog) here(dialog).showModal();
-  else if (copy) navigator.clipboard?.writeText(copy).then(() => announce("copied"));
-  else if (load) {
-    const part = await fetched(target.href, load);
-    if (part) put(part, here(load));
-    else location.assign(target.href);
+  if (copy) navigator.clipboard?.writeText(copy).then(() => announce("copied"));
+  else if (load !== undefined) {
+    const part = (await fetched(target.href, "content"))?.querySelector(".tree > *");
+    if (!part) return location.assign(target.href);
+    target.replaceWith(part);
+    part.querySelector("summary")?.focus();
   } else target.closest("dialog").close();
 }
 document.addEventListener("click", click);
@@ -279,8 +276,9 @@ document.addEventListener("change", ({ target }) => {
   if ("selectAll" in target.dataset) for (const box of all(BOXES)) box.checked = target.checked;
   count();
 });
-document.addEventListener("pointerdown", () => { isPressed = true; });
-for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => setTimeout(() => { isPressed = false; }));
+for (const [kind, now] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) {
+  document.addEventListener(kind, () => setTimeout(() => { isPressed = now; }));
+}
 here("new-rows").addEventListener("click", refresh);
 setInterval(() => {
   if (document.hidden) return;
@@ -288,7 +286,9 @@ setInterval(() => {
   for (const [id, text] of [...held]) replace(id, text);
   if (source && performance.now() - heard > 40000) reconnect(0);
 }, 1000);
+addEventListener("resize", freeze);
 tick(document);
+freeze();
 count();
 if (html.dataset.now) { // else it is a page about an error
   live.addEventListener("click", pause);
