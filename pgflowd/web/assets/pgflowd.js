@@ -216,7 +216,8 @@ function tick(within) {
   }
   for (const bar of all("rect[data-start]", within)) { // of a timeline
     const s = (Date.now() + offset - bar.dataset.start) / 1000;
-    bar.setAttribute("width", `${Math.max(s * bar.dataset.scale, 0.3)}%`);
+    const room = 100 - bar.x.baseVal.valueInSpecifiedUnits; // until the server sends a longer axis
+    bar.setAttribute("width", `${Math.min(Math.max(s * bar.dataset.scale, 0.3), room)}%`);
   }
 }
 function move(by) {
