@@ -30,7 +30,7 @@ from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live, session_of
-from pgflowd.web.page_requests import back_of, look_of, root_of
+from pgflowd.web.page_requests import back_of, leaver_of, look_of, root_of
 from pgflowd.web.pages import PAGES, Document, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.pages.values import whole_value
@@ -105,9 +105,11 @@ class Dashboard:
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             view, look, back = view_of(page, request), look_of(request), back_of(request)
+            leaver = leaver_of(request)
 
             def work(conn: Connection) -> str:
-                return view.render(conn, view.read(conn), look=look, back=back).html
+                document = view.read(conn)
+                return view.render(conn, document, look=look, back=back, leaver=leaver).html
 
             return answers.response(await self.connections.call(work), answers.HTML)
 

@@ -129,7 +129,7 @@ class _ByKey:
         if session is None or session.stamp != _KEY_STAMP:
             next = "open the link that it has printed at its start"
             raise NotLoggedIn("this dashboard is opened by a link with a key", next)
-        return User(session.name, may_act=True)
+        return User(session.name, may_act=True, may_leave=True)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
         keys = parse_qs(scope["query_string"].decode("latin-1")).get("key")
@@ -159,7 +159,7 @@ class _ByPassword:
         login = self._users.logins().get(session.name) if session else None
         if session is None or login is None or session.stamp != stamp_of(login.hash):
             raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
-        return User(login.name, login.may_act)
+        return User(login.name, login.may_act, may_leave=True)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
         if page_of(scope) != "/login":

@@ -32,6 +32,7 @@ from pgflowd.web.users import User
 AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own
 RETRY_AFTER_S = 2
 _STREAM = "text/event-stream"
+_LOOK = "/appearance"  # no action
 _FOR_EVERYBODY = "/assets/"  # the style of the login page
 
 
@@ -84,6 +85,8 @@ class Guard:
                 checks.check_origin(scope)
         answer.state = {**scope.get("state", {}), "user": user}
         await self._application({**scope, "state": answer.state}, receive, answer.send)
+        if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
+            self._log_action(scope, user)
 
     @contextmanager
     def _place(self, answer: _Answer) -> Iterator[None]:
@@ -116,6 +119,12 @@ class Guard:
             response.headers["Connection"] = "close"
         await response(scope, receive, answer.send)
 
+    def _log_action(self, scope: Scope, user: User) -> None:
+        path, client = page_of(scope), scope.get("client")
+        if path != _LOOK:
+            shown = {"path": one_line(path, 200), "client": client[0] if client else None}
+            self._records.write("info", "web.action", user=user.name, **shown)
+
     def _log(self, scope: Scope, refusal: Refused) -> None:
         if isinstance(refusal, NotLoggedIn) and scope["method"] != "POST":
             return  # a browser that comes for the first time
@@ -140,13 +149,13 @@ class _Answer:
     def __init__(self, scope: Scope, send: Send) -> None:
         self.scope = scope  # as it came; later with its root path and client
         self._send = send
-        self.has_begun = False
+        self.has_begun, self.status = False, 0
         self.leave: Callable[[], None] | None = None
         self.state: dict[str, Any] = {}  # of the request
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.has_begun = True
+            self.has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in answers.headers_of(headers.get("cache-control")).items():
                 headers.setdefault(name, value)

@@ -29,6 +29,12 @@ def look_of(request: Request) -> Look:
     return Look(theme if theme in THEMES else "", times if times in TIMES else "")
 
 
+def leaver_of(request: Request) -> str:
+    """The name of who can log out."""
+    user = getattr(request.state, "user", None)
+    return str(user.name) if user is not None and user.may_leave else ""
+
+
 def wants_json(request: Request) -> bool:
     """Whether the answer is for a program or a script."""
     path = str(request.scope["path"]).removeprefix(root_of(request))

@@ -16,3 +16,4 @@ class User:
     name: str
     may_act: bool = False  # else it may look
     is_program: bool = False  # it has sent a token
+    may_leave: bool = False  # he has a login of ours, which he can end

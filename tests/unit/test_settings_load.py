@@ -292,9 +292,32 @@ MISTAKES = [
     ("[http]\ntoken = 's3cret'", "E105", "it must be elsewhere"),
     ("[http]\nlisten = '0.0.0.0:7461'", "E106", "needs a token"),
     ("[http]\nlisten = '[::]:7461'", "E106", "needs a token"),
+    ("[web]\nlisten = '0.0.0.0:7460'", "E501", "is for this machine"),
+    ("[web]\nauth = 'none'\nlisten = '10.0.0.7:7460'", "E501", 'auth = "none" is for'),
+    ("[web]\nlisten = ''", "E105", "listen is empty"),
+    ("[web]\nauth = 'password'", "E106", "needs users"),
+    ("[web]\nauth = 'proxy'", "E106", "needs trusted_proxies"),
+    ("[web]\nproxy_user = 'X User'", "E105", "the name of a header"),
+    ("[web]\nproxy_user = 'X_User'", "E105", "the name of a header"),
+    ("[web]\ntrusted_proxies = ['10.0.0.1/8']", "E105", "is not an address"),
+    ("[web]\ntrusted_proxies = ['proxy.example']", "E105", "is not an address"),
+    ("[web]\nhosts = ['https://flows.example']", "E105", "is not the name of a host"),
+    ("[web]\nhosts = ['flows.example:443']", "E105", "is not the name of a host"),
+    ("[web]\nbase_path = 'flows'", "E105", "it must be a path"),
+    ("[web]\nbase_path = '/flows/'", "E105", "it must be a path"),
     ("[pgflowd]\nname = 'env:NOPE'", "E107", "'env:NOPE', and it is nowhere"),
     ("[flows.a]\n[flows.A]", "E207", "differ in case only"),
 ]
+
+
+def test_a_dashboard_that_asks_for_logins_may_be_reached_by_others() -> None:
+    web = good(
+        "[web]\nlisten = '0.0.0.0:7460'\nauth = 'password'\nusers = 'users'\n"
+        "hosts = ['flows.example', '::1']\ntrusted_proxies = ['unix', '10.0.0.0/8', '::1']\n"
+        "base_path = '/a/b-c'"
+    ).web
+
+    assert (web.users, web.address) == ("/etc/x/users", Address("0.0.0.0", 7460))
 
 
 @pytest.mark.parametrize(

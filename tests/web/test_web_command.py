@@ -20,6 +20,7 @@ from support.servers import free_port
 
 from pgflowd.cli.commands import web as command
 from pgflowd.cli.main import run
+from pgflowd.testing.until import until
 
 PGFLOWD = [sys.executable, "-m", "pgflowd"]
 
@@ -48,9 +49,13 @@ def refusal(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tu
 def test_it_prints_a_link_serves_it_logs_and_ends(database, shop, place):
     port = free_port()
     words = ["--json", "--database-url", database.dsn, "--listen", f"127.0.0.1:{port}"]
+    program = place / "browser"
+    program.write_text('#!/bin/sh\nprintf "%s" "$1" > words; cp "${1#file://}" page\n')
+    program.chmod(0o755)
     process = subprocess.Popen(
-        [*PGFLOWD, "web", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [*PGFLOWD, "web", *words, "--open"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "BROWSER": str(program)},
+    )  # fmt: skip
     try:
         line = process.stdout.readline()
         documents.check(["web"], line, "")
@@ -60,6 +65,8 @@ def test_it_prints_a_link_serves_it_logs_and_ends(database, shop, place):
             entered = browser.get(link)
             page = browser.get(f"http://127.0.0.1:{port}/")
         title = Path(f"/proc/{process.pid}/cmdline").read_text().rstrip("\0")
+        until((place / "page").exists, within_s=30)
+        until(lambda: link in (place / "page").read_text(), within_s=30)
         second = subprocess.run([*PGFLOWD, "web", *words], capture_output=True, timeout=60)
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=60)
@@ -76,6 +83,9 @@ def test_it_prints_a_link_serves_it_logs_and_ends(database, shop, place):
     assert [each["event"] for each in records] == ["web.started", "web.login", "web.stopped"]
     assert {each["process"] for each in records} == {"web"}
     assert link.partition("key=")[2] not in log
+    words_of_browser = (place / "words").read_text()  # which others can see
+    assert words_of_browser.startswith("file:///") and "key=" not in words_of_browser
+    assert not Path(words_of_browser.removeprefix("file://")).exists()
 
 
 def test_an_address_that_others_reach_needs_a_login(refusal, place):

@@ -52,6 +52,7 @@ def test_a_link_is_exchanged_for_a_cookie(database, shop):
         assert "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" in cookie
         assert "url=/" in entered.text and made.key not in entered.text
         assert made.key not in page.text
+        assert "Log out owner" in page.text
         assert nothing(other, cookie=changed) == 401
         assert nothing(other, cookie=cookie.partition(";")[0]) == 404
         left = browser.post("/logout", headers=SAME)
