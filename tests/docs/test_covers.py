@@ -111,7 +111,7 @@ def events_of_the_log() -> list[str]:
 @pytest.mark.parametrize("event", events_of_the_log())
 def test_each_event_of_the_log_is_expected_by_a_test_of_real_processes(event: str) -> None:
     quoted = re.compile(f"[\"']{re.escape(event)}[\"']")
-    rooms = [ROOT / "tests" / room for room in ("worker", "process", "cli")]
+    rooms = [ROOT / "tests" / room for room in ("worker", "process", "cli", "web")]
     tests = [path for room in rooms for path in room.glob("test_*.py")]
 
     assert any(quoted.search(path.read_text("utf-8")) for path in tests)

@@ -154,6 +154,7 @@ def test_after_five_failures_a_minute_a_name_and_an_address_wait(files):
         assert [status(f"guess{n}", "x", "10.0.0.77") for n in range(5)] == [401] * 5
         assert status("joe", "battery staple", "10.0.0.77") == 429
         assert status("joe", "battery staple", "10.0.0.78") == 303
+        assert made.log.events().count("web.login_refused") == 2
 
 
 def test_failures_are_forgotten_after_a_minute_and_a_success_does_not_count():
@@ -221,6 +222,35 @@ def test_programs_send_a_token_and_cookies_do_not_count_then(files, tmp_path):
     with running("") as made, made.browser() as browser:
         browser.get(made.link)
         assert nothing(browser, **good) == 401  # no file of tokens
+
+
+def test_who_may_act_acts_and_nobody_does_where_it_only_shows(files, tmp_path, database, shop):
+    tokens = LoginFile(str(tmp_path / "tokens"), "tokens")
+    token, login = new_token("ci", may_act=True)
+    tokens.put(login)
+    web = {"auth": "password", "tokens": str(tokens.path), **files}
+    pause, resume = "/flows/store_items/pause", "/api/1/flows/store_items/resume"
+    with running(database.dsn, operator_url=database.dsn, **web) as made:
+        with made.browser(**SAME) as jane, made.browser(**SAME) as joe:
+            log_in(jane, "jane", "correct horse")
+            log_in(joe, "joe", "battery staple")
+            by_joe = joe.post(pause, data={"reason": "no"})
+            by_jane = jane.post(pause, data={"reason": "too hot"})
+            jane.post("/appearance", data={"theme": "dark"})
+        headers = {"authorization": f"Bearer {token}"}
+        by_ci = httpx.post(made.url + resume, json={}, headers=headers, timeout=30)
+        actions = [each for each in made.log.records if each["event"] == "web.action"]
+    with running(database.dsn, **web) as made, made.browser(**SAME) as jane:
+        log_in(jane, "jane", "correct horse")
+        without_an_operator = jane.post(pause, data={"reason": "too hot"})
+    with running(database.dsn, operator_url=database.dsn, auth="none") as made:
+        by_anybody = made.browser(**SAME).post(pause, data={"reason": "too hot"})
+
+    done = [by_joe, by_jane, by_ci, without_an_operator, by_anybody]
+    assert [each.status_code for each in done] == [403, 303, 200, 403, 403]
+    assert [(each["user"], each["path"]) for each in actions] == [("jane", pause), ("ci", resume)]
+    actors = shop.rows("select actor from pgflowd.actions order by action_id")
+    assert actors == [("jane (web)",), ("ci (api)",)]
 
 
 @pytest.fixture(scope="module")
