@@ -126,7 +126,8 @@ def _odd_flow() -> Flow:
 def _fail_a_step(shop: Shop, traceback: str, printed: str) -> Any:
     """A run of analyze_website whose step summary fails once, and then for good."""
     run = shop.start(input={"url": "https://example.com", "depth": 3})
-    shop.complete(shop.claim_all()["website#0"], {"title": "Example"})
+    deep = {"a": {"b": {"c": {"d": {"e": "the deepest"}}}}}
+    shop.complete(shop.claim_all()["website#0"], {"title": "Example", "links": deep})
     tasks = shop.claim_all()
     shop.complete(tasks["sentiment#0"], 0.7)
     error = traceback.strip().splitlines()[-1]

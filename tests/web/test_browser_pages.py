@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from support import web_states
 from support.shop import Shop
 from web.conftest import anybody, serving
@@ -211,6 +211,15 @@ def test_the_look_is_kept(look, states):
     assert look.page.locator("html").get_attribute("data-theme") == "dark"
 
     look.page.context.clear_cookies()
+
+
+def test_more_of_a_value_comes_on_demand_and_in_its_place(look, states):
+    look.open(states["full"].url("/runs/{run}?view=values&what=output&step=website"))
+    tree = look.page.locator(".tree")
+    look.page.get_by_role("link", name="{ 1 key }").click()
+
+    expect(tree).to_contain_text("the deepest")
+    assert look.said == []
 
 
 def test_assets_are_small(states):

@@ -171,7 +171,7 @@ def _run(request: PageRequest, run_id: UUID) -> RunWithStates:
 
 
 def _command(verb: str, *options: str) -> Callable[[PageRequest], list[str]]:
-    return lambda request: ["pgflowd", "runs", verb, request.path["run"][-36:], *options]
+    return lambda request: ["pgflowd", "runs", verb, request.path["run"][-8:], *options]
 
 
 _VIEW = frozenset({"view"})

@@ -108,7 +108,7 @@ def _chosen(request: PageRequest, run: RunWithStates, step: StepTasks) -> ShownT
 
 
 def _command(request: PageRequest) -> list[str]:
-    words = ["pgflowd", "runs", "tasks", request.path["run"], request.path["step"]]
+    words = ["pgflowd", "runs", "tasks", request.path["run"][-8:], request.path["step"]]
     for status in (request.word("status") or "").split(","):
         words += ["--status", status] if status else []
     if after := request.word("after"):
