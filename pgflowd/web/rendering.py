@@ -161,6 +161,5 @@ _environment.globals.update(
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
-    run_grid=run_grid, spark=spark, 
-    part_query=part_query,
+    run_grid=run_grid, spark=spark, part_query=part_query,
 )  # fmt: skip
