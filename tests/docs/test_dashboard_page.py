@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pgflowd.web.actions import ACTIONS, many_runs
+from pgflowd.web.actions import ACTIONS
+from pgflowd.web.actions.run_verbs import RUN_VERBS
 
 PAGE = Path(__file__).parents[2] / "docs/operate/dashboard.md"
 _MANY = "/runs/many/{verb}"
@@ -21,4 +22,4 @@ def test_each_action_is_there_with_its_fields():
 
 def test_each_verb_for_many_runs_is_named():
     (text,) = re.findall(rf"`{re.escape(_MANY)}` (.+?) up to", PAGE.read_text(), re.S)
-    assert all(verb[:4] in text for verb in many_runs.VERBS)
+    assert all(verb[:4] in text for verb in RUN_VERBS)

@@ -19,10 +19,10 @@ from pgflowd.processes.supervisor.kinds import MAINS
 
 PACKAGE = Path(pgflowd.__file__).parent
 REGISTRY = {"core/supervision/kinds.py", "processes/supervisor/kinds.py"}
-# where the name of the worker is also a section of the config, a key of JSON, or a word of a text
+# where the name is also a section of the config, a key of JSON, a word of a text, or a protocol
 NOT_KINDS = (
     "core/settings/", "core/documents/", "core/logrecord.py", "embedded/", "testing/",
-    "cli/local/templates",
+    "cli/local/templates", "web/",
 )  # fmt: skip
 MAX_FILES = 4
 KINDS = (*TREE_KINDS, *OBSERVER_KINDS, DISCOVERY)

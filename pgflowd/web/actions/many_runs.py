@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,52 +18,21 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
-from pgflowd.core.documents.runs import ListedRun, Run
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.documents.runs import ListedRun
 from pgflowd.db import operations
 from pgflowd.db.many_runs import AT_ONCE, change_many
-from pgflowd.db.operations import Operation, run_sync
+from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_search import runs_by_id, search_runs
 from pgflowd.errors import PgflowdError
 from pgflowd.web.actions.action import ActionRequest, bad_field
+from pgflowd.web.actions.run_verbs import RUN_VERBS, RunVerb
 from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
 
 MOST = 1000  # runs of a choice; a form holds no more ids
 ASKED_TWICE = 50  # of more than these the number is typed
 _TIME_S = 10.0
-
-Verb = Callable[[UUID, str | None, str], Operation[Run]]
-_UNDOING = (RunStatus.UNDOING, RunStatus.UNDONE)
-
-
-@dataclass(frozen=True)
-class ManyVerb:
-    """What is done to each run, and the statuses of those to which that has been done."""
-
-    operation: Verb
-    already: Sequence[RunStatus]
-
-
-VERBS: Mapping[str, ManyVerb] = {
-    "cancel": ManyVerb(
-        lambda run, reason, actor: operations.cancel(run, reason, actor), [RunStatus.CANCELLED]
-    ),
-    "retry": ManyVerb(
-        lambda run, reason, actor: operations.retry(run, actor, False, reason), [RunStatus.STARTED]
-    ),
-    "undo": ManyVerb(
-        lambda run, reason, actor: operations.undo(run, reason, actor, False), _UNDOING
-    ),
-    "pause": ManyVerb(
-        lambda run, reason, actor: operations.pause(run, reason, actor), [RunStatus.PAUSED]
-    ),
-    "resume": ManyVerb(
-        lambda run, reason, actor: operations.resume(run, reason, actor),
-        [RunStatus.STARTED, RunStatus.WAITING, RunStatus.QUARANTINED],
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -140,7 +109,7 @@ def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> Chosen
 
 def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
     """Do it to each run, fifty in a transaction."""
-    verb, reason, until = _verb(request), request.reason, time.monotonic() + _TIME_S
+    verb, until = _verb(request), time.monotonic() + _TIME_S
     rest = sorted(set(_checked(ids)))
     done: list[UUID] = []
     already: list[UUID] = []
@@ -151,7 +120,7 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
         before = run_sync(request.conn, operations.get(run_id)).status
         if before in verb.already:
             return False
-        run_sync(request.conn, verb.operation(run_id, reason, request.actor))
+        run_sync(request.conn, verb.operation(request, run_id))
         return True
 
     while rest and time.monotonic() < until:
@@ -161,7 +130,7 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
                 refused.append((run_id, result))
             else:
                 (done if result else already).append(run_id)
-    return ChangedRuns(request.path["verb"], reason, done, already, refused, rest)
+    return ChangedRuns(request.path["verb"], request.reason, done, already, refused, rest)
 
 
 def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
@@ -171,12 +140,12 @@ def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
     return len(ids) <= ASKED_TWICE or request.fields.number("count") == len(ids)
 
 
-def _verb(request: ActionRequest) -> ManyVerb:
-    verb = request.path["verb"]
-    if verb not in VERBS:
-        raise PgflowdError(f"'{verb}' cannot be done to many runs", code="E507",
-                           next=f"these can: {', '.join(VERBS)}")  # fmt: skip
-    return VERBS[verb]
+def _verb(request: ActionRequest) -> RunVerb:
+    name = request.path["verb"]
+    if name not in RUN_VERBS:
+        known = f"these can: {', '.join(RUN_VERBS)}"
+        raise PgflowdError(f"'{name}' cannot be done to many runs", code="E507", next=known)
+    return RUN_VERBS[name]
 
 
 def _checked(ids: Sequence[str]) -> list[UUID]:

@@ -4,22 +4,23 @@ Actions on one run, and its start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
-from pgflowd.core.documents.runs import Run
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.text import short_id
 from pgflowd.db import operations, starts
 from pgflowd.db.attempts import failed_attempts
 from pgflowd.db.input_check import check_input
 from pgflowd.db.lookup import flow_slugs
-from pgflowd.db.operations import Operation, run_sync
+from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.errors import UnknownFlow, WrongState
 from pgflowd.web.actions.action import ActionRequest, ActionResult, PageAction, bad_field
+from pgflowd.web.actions.run_verbs import RUN_VERBS, RunVerb
 from pgflowd.web.shown_run import has_attempt, in_words, shown_of
 
+_ASKED = frozenset({"reason", "shown"})
 _LAST_DIGITS = 8  # of a run, that somebody types who deletes it
 
 
@@ -41,29 +42,13 @@ def start(request: ActionRequest) -> ActionResult:
     return ActionResult(f"/runs/{run.run_id}", run.to_json())
 
 
-def cancel(request: ActionRequest) -> ActionResult:
-    then_undo = request.fields.is_set("undo")
-    return _change(
-        request, lambda run: operations.cancel(run, request.reason, request.actor, then_undo)
-    )
-
-
-def retry(request: ActionRequest) -> ActionResult:
-    even = request.fields.is_set("even_if_cancelled")
-    return _change(request, lambda run: operations.retry(run, request.actor, even, request.reason))
-
-
-def undo(request: ActionRequest) -> ActionResult:
-    again = request.fields.is_set("again")
-    return _change(request, lambda run: operations.undo(run, request.reason, request.actor, again))
-
-
-def pause(request: ActionRequest) -> ActionResult:
-    return _change(request, lambda run: operations.pause(run, request.reason, request.actor))
-
-
-def resume(request: ActionRequest) -> ActionResult:
-    return _change(request, lambda run: operations.resume(run, request.reason, request.actor))
+def change(verb: RunVerb, request: ActionRequest) -> ActionResult:
+    """Do it to the run, unless the page that asked for it was old."""
+    run_id = request.run_id()
+    with request.conn.transaction():
+        _refuse_stale(request, run_id)
+        run = run_sync(request.conn, verb.operation(request, run_id))
+    return ActionResult(f"/runs/{run_id}", run.to_json())
 
 
 def delete(request: ActionRequest) -> ActionResult:
@@ -101,15 +86,6 @@ def _answer(request: ActionRequest, *, is_approved: bool) -> ActionResult:
     return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
 
 
-def _change(request: ActionRequest, operation: Callable[[UUID], Operation[Run]]) -> ActionResult:
-    """Perform an operation on the run, unless the page that asked for it was old."""
-    run_id = request.run_id()
-    with request.conn.transaction():
-        _refuse_stale(request, run_id)
-        run = run_sync(request.conn, operation(run_id))
-    return ActionResult(f"/runs/{run_id}", run.to_json())
-
-
 def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
     """Raise WrongState if the run is no longer as its page has shown it."""
     shown = request.fields.text("shown")
@@ -125,14 +101,12 @@ def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
         )
 
 
-_REASON = frozenset({"reason", "shown"})
 RUN_ACTIONS = (
     PageAction("/flows/{flow}/start", start, frozenset({"run_id", "input"})),
-    PageAction("/runs/{run}/cancel", cancel, _REASON | {"undo"}),
-    PageAction("/runs/{run}/retry", retry, _REASON | {"even_if_cancelled"}),
-    PageAction("/runs/{run}/undo", undo, _REASON | {"again"}),
-    PageAction("/runs/{run}/pause", pause, _REASON),
-    PageAction("/runs/{run}/resume", resume, _REASON),
+    *(
+        PageAction(f"/runs/{{run}}/{name}", partial(change, verb), verb.options | _ASKED)
+        for name, verb in RUN_VERBS.items()
+    ),
     PageAction("/runs/{run}/delete", delete, frozenset({"digits", "shown"})),
     PageAction("/runs/{run}/signal", signal, frozenset({"name", "payload", "dedup"})),
     PageAction("/runs/{run}/steps/{step}/approve", approve, frozenset({"note"})),

@@ -5,7 +5,7 @@
 -- Called by: clients, commands, operators.
 -- Locks: the run and those below it, ascending; then all that is deleted.
 create or replace function pgflowd.delete_run(run_id uuid, actor text default null)
-returns int language plpgsql security definer set search_path = '' as $$
+returns int language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   run record;
   family uuid[];

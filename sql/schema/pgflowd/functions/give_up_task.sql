@@ -5,7 +5,7 @@
 -- Locks: the run, the step, the task; see fail_task.
 create or replace function pgflowd.give_up_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, reason text, actor text)
-returns boolean language plpgsql security definer set search_path = '' as $$
+returns boolean language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   task pgflow.step_tasks;
 begin

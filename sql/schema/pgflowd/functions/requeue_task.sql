@@ -8,7 +8,7 @@
 create or replace function pgflowd.requeue_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text,
   reason text default null)
-returns boolean language plpgsql security definer set search_path = '' as $$
+returns boolean language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   task pgflow.step_tasks;
   queue text;

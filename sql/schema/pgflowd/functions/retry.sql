@@ -15,7 +15,7 @@
 create or replace function pgflowd.retry(
   run_id uuid, actor text, even_if_cancelled boolean default false,
   reason text default null)
-returns int language plpgsql security definer set search_path = '' as $$
+returns int language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   run pgflow.runs;
   unbegun text;

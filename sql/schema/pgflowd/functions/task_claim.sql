@@ -9,7 +9,7 @@
 -- Locks: a message and its task, skipping locked ones; attempts, waits; see _person.
 create or replace function pgflowd.task_claim(
   flow_slug text, caps text[], lease interval, actor text)
-returns setof pgflowd.claimed_task language plpgsql security definer set search_path = '' as $$
+returns setof pgflowd.claimed_task language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   given constant text[] := coalesce(task_claim.caps, '{}');
   steps constant text[] := array(select step.step_slug from pgflow.steps as step

@@ -6,7 +6,7 @@
 create or replace function pgflowd.task_complete(
   run_id uuid, step_slug text, task_index int, output jsonb, actor text,
   token bigint default null)
-returns text language plpgsql security definer set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   verdict text;
 begin

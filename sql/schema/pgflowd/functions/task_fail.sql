@@ -5,7 +5,7 @@
 create or replace function pgflowd.task_fail(
   run_id uuid, step_slug text, task_index int, reason text, final boolean, actor text,
   token bigint default null)
-returns text language plpgsql security definer set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   verdict text;
 begin

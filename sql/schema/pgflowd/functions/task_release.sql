@@ -6,7 +6,7 @@
 create or replace function pgflowd.task_release(
   run_id uuid, step_slug text, task_index int, delay interval, needs text[], actor text,
   token bigint default null)
-returns text language plpgsql security definer set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   reason constant text := 'released by '
     || coalesce(nullif(task_release.actor, ''), session_user);

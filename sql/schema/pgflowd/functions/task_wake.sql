@@ -5,7 +5,7 @@
 -- Called by: commands; operators.   Locks: the run, the task; see _free.
 create or replace function pgflowd.task_wake(
   run_id uuid, step_slug text, task_index int, actor text, reason text)
-returns text language plpgsql security definer set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   task_name constant text := pgflowd._task_name(
     task_wake.run_id, task_wake.step_slug, task_wake.task_index);
