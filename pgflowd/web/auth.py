@@ -106,7 +106,8 @@ class Login:
         if login is None:
             next = "`pgflowd web token NAME` makes one" if self._tokens else "set tokens in [web]"
             headers = {"WWW-Authenticate": "Bearer"}
-            raise NotLoggedIn("the token is not known", next, headers=headers)
+            text = "the token is not known"
+            raise NotLoggedIn(text, next, was_tried=True, headers=headers)
         return User(login.name, login.may_act, is_program=True)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
@@ -137,7 +138,7 @@ class _ByKey:
             return None
         if not equal(keys[0], self._key):
             next = "open the link that was printed at the last start; each start has its own"
-            raise NotLoggedIn("the key of this link is not right", next)
+            raise NotLoggedIn("the key of this link is not right", next, was_tried=True)
         self._records.write("info", "web.login", user=self._owner, client=scope["client"][0])
         session = BrowserSession(self._owner, _KEY_STAMP)
         # A page and not a redirect: after one, a browser that came from another site

@@ -17,10 +17,11 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pgflowd.core.redact import one_line
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import ConfigError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
@@ -66,6 +67,8 @@ class Guard:
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 await discard(receive)
             await self._send_error(receive, answer, refusal, is_last=True)
+        except ClientDisconnect:
+            pass  # it has left before the end of its body
         except PgflowdError as error:
             await self._send_error(receive, answer, error)
         except Exception as error:
@@ -76,10 +79,14 @@ class Guard:
         scope = answer.scope = self._auth.placed(scope)
         user: User | None = None
         if not page_of(scope).startswith(_FOR_EVERYBODY):
-            if (response := await self._auth.answer(scope, receive)) is not None:
+            with self._without_details():
+                response = await self._auth.answer(scope, receive)
+                if response is None:
+                    user = await self._auth.user_of(scope)
+            if response is not None:
                 await response(scope, receive, answer.send)
                 return
-            user = await self._auth.user_of(scope)
+            assert user is not None
             user = replace(user, may_act=user.may_act and self._may_act)
             if not user.is_program:
                 checks.check_origin(scope)
@@ -87,6 +94,18 @@ class Guard:
         await self._application({**scope, "state": answer.state}, receive, answer.send)
         if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
             self._log_action(scope, user)
+
+    @contextmanager
+    def _without_details(self) -> Iterator[None]:
+        """A file of logins that cannot be used is named in the log alone: strangers read this."""
+        try:
+            yield
+        except ConfigError as error:
+            self._refusals.write(code=error.code, error=str(error))
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "nobody can log in now", code=error.code,
+                next="the log of the dashboard says why",
+            ) from None  # fmt: skip
 
     @contextmanager
     def _place(self, answer: _Answer) -> Iterator[None]:
@@ -126,7 +145,7 @@ class Guard:
             self._records.write("info", "web.action", user=user.name, **shown)
 
     def _log(self, scope: Scope, refusal: Refused) -> None:
-        if isinstance(refusal, NotLoggedIn) and scope["method"] != "POST":
+        if isinstance(refusal, NotLoggedIn) and not refusal.was_tried and scope["method"] != "POST":
             return  # a browser that comes for the first time
         client = scope.get("client")
         self._refusals.write(

@@ -62,15 +62,18 @@ class TrustedProxies:
         """The user that the proxy names. Refused: there is none, or somebody else has sent it."""
         if not self.sent(scope):
             text = "this request did not come from a trusted proxy"
-            raise NotLoggedIn(text, "open the address of the proxy")
+            next = "open the address of the proxy"
+            raise NotLoggedIn(text, next, was_tried=bool(values_of(scope, header.lower())))
         names = values_of(scope, header.lower())
         if len(names) != 1:
             text = f"the proxy has sent the header {header} {len(names)} times; it must be once"
-            raise NotLoggedIn(text, f"let the proxy set {header} to the user's name")
+            next = f"let the proxy set {header} to the user's name"
+            raise NotLoggedIn(text, next, was_tried=True)
         name = _decoded(names[0].strip())
         if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
             text = f"the header {header} is {one_line(name, 80) or 'empty'}, which is not a name"
-            raise NotLoggedIn(text, f"let the proxy set {header} to the user's name")
+            next = f"let the proxy set {header} to the user's name"
+            raise NotLoggedIn(text, next, was_tried=True)
         return name
 
     def _trusts(self, address: str) -> bool:

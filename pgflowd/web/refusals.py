@@ -30,9 +30,13 @@ class Refused(PgflowdError):
 
 
 class NotLoggedIn(Refused):
-    """Nobody is known to make this request."""
+    """Nobody is known to make this request; `was_tried` if a wrong proof came with it."""
 
     default_code = "E509"
 
-    def __init__(self, text: str, next: str, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, text: str, next: str, *, was_tried: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(HTTPStatus.UNAUTHORIZED, text, next=next, headers=headers)
+        self.was_tried = was_tried

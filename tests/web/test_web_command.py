@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from support.servers import free_port
 
 from pgflowd.cli.commands import web as command
 from pgflowd.cli.main import run
+from pgflowd.core.settings.sections import Settings, WebSettings
+from pgflowd.errors import PgflowdError
 from pgflowd.testing.until import until
 
 PGFLOWD = [sys.executable, "-m", "pgflowd"]
@@ -94,6 +97,20 @@ def test_an_address_that_others_reach_needs_a_login(refusal, place):
     (place / "pgflowd.toml").write_text('[web]\nauth = "none"\n')
     code, problem = refusal("--listen", "10.1.2.3:7460")
     assert (code, problem["code"], problem["place"]) == (78, "E501", "--listen")
+
+
+@pytest.mark.parametrize(("auth", "mode"), [("key", 0o600), ("proxy", 0o660)])
+def test_a_unix_socket_is_ours_and_that_of_a_proxy_in_our_group(place, auth, mode):
+    path = place / "run" / "web.sock"
+    web = replace(WebSettings(), listen=f"unix:{path}", auth=auth)
+    with command._listening(Settings(web=web)):
+        found = path.stat().st_mode & 0o777
+        with pytest.raises(PgflowdError) as refused, command._listening(Settings(web=web)):
+            pass
+
+    assert found == mode
+    assert refused.value.code == "E510"
+    assert not path.exists()
 
 
 @covers("E503")

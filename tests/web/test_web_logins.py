@@ -58,7 +58,8 @@ def test_a_link_is_exchanged_for_a_cookie(database, shop):
         left = browser.post("/logout", headers=SAME)
         assert left.status_code == 303 and "Max-Age=0" in left.headers["set-cookie"]
         assert nothing(browser) == 401
-        assert made.log.events().count("web.login") == 1
+        events = made.log.events()
+        assert (events.count("web.login"), events.count("web.refused")) == (1, 1)
 
 
 def test_the_style_is_for_everybody_and_no_page_is():
@@ -98,6 +99,18 @@ def test_names_and_passwords(files):
             "web.login_failed", *["web.login"] * 6,
         ]  # fmt: skip
         assert "horse" not in str(made.log.records)
+
+
+def test_a_file_that_cannot_be_used_is_named_in_the_log_alone(files):
+    with running("", auth="password", **files) as made, made.browser() as browser:
+        with Path(files["users"]).open("a") as file:
+            file.write("root:everything\n")
+        answer = log_in(browser, "jane", "correct horse")
+
+        assert answer.status_code == 503
+        assert "E502" in answer.text and "the log of the dashboard says why" in answer.text
+        assert files["users"] not in answer.text
+        assert f"line 4 of {files['users']}" in str(made.log.records)
 
 
 def test_a_login_holds_on_another_process_with_the_same_secret(files):
