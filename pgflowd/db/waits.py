@@ -27,6 +27,11 @@ def list_tasks(
     return Query(_LIST_TASKS, params, _read_tasks)
 
 
+def inbox(most: int) -> Query[list[OpenTask]]:
+    """Return the tasks that wait for somebody, the oldest first."""
+    return Query(_INBOX, (most,), _read_tasks)
+
+
 def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
     """Return the tasks of a run that wait, the oldest first."""
     return list_tasks(run_id, statuses=[TaskStatus.WAITING, TaskStatus.QUARANTINED], most=most)
@@ -63,11 +68,12 @@ def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
     return Query(_WAKE, (*task, actor, reason), only)
 
 
-_LIST_TASKS = """
-select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
-       is_unserved, worker
-  from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])
+_TASK_COLUMNS = """
+run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
+is_unserved, worker
 """
+_LIST_TASKS = f"select {_TASK_COLUMNS} from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])"
+_INBOX = f"select {_TASK_COLUMNS} from pgflowd.list_inbox(%s)"
 _LIST_CHECKPOINTS = """
 select step_slug, task_index, name, version, saved_at, data::text from pgflowd.list_checkpoints(%s)
 """

@@ -22,7 +22,7 @@ declare
     pgflowd.due_late, pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.flow_buckets, pgflowd.flow_grid,
     pgflowd.flow_stats,
     pgflowd.flows_of, pgflowd.follow, pgflowd.heartbeat,
-    pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_actions, pgflowd.list_dead, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows,
+    pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_actions, pgflowd.list_dead, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows, pgflowd.list_inbox,
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
     pgflowd.postpone_schedule, pgflowd.overview_counts, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,

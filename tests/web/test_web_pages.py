@@ -167,6 +167,23 @@ def test_a_large_value_comes_in_parts_and_can_be_kept_whole(web, shop):
     assert kept.headers["x-content-type-options"] == "nosniff"
 
 
+def test_the_inbox_has_what_waits_for_somebody_whatever_else_waits(web, shop):
+    for _ in range(3):
+        shop.start("store_items", list(range(100)))
+    for task in shop.claim_all("store_items").values():
+        shop.suspend(task, kind="sleep", in_s=3600)
+    shop.do("update pgflowd.waits set since = since - interval '1 h'")
+    waiting = shop.start("send_email", {})
+    (task,) = shop.claim_all("send_email").values()
+    shop.suspend(task, kind="signal", name="paid")
+
+    (found,) = web.get("/api/1/inbox").json()["tasks"]
+
+    assert (found["run_id"], found["kind"], found["name"]) == (str(waiting), "signal", "paid")
+    assert found["status"] == "waiting"
+    assert f"pgflowd runs signal {str(waiting)[-8:]} paid" in web.get("/inbox").text
+
+
 def test_no_page_and_no_file_has_a_secret_of_a_value(web, shop):
     value = {"password": "hunter2", "shown": 1, "deep": [{"Authorization": {"a": "hunter2"}}]}
     done = shop.run_through(value)

@@ -9,9 +9,9 @@ from typing import Any
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import PersonAction
-from pgflowd.core.documents.waits import QUARANTINED, ListedSignal, OpenTask
+from pgflowd.core.documents.waits import ListedSignal, OpenTask
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.core.waiting import WaitKind
+from pgflowd.db import waits
 from pgflowd.db.history import list_actions
 from pgflowd.db.lookup import find_run
 from pgflowd.db.query import database_time, execute, execute_together
@@ -24,12 +24,11 @@ MAX_WAITS = 200
 MAX_AT_WORK = 1000
 MAX_SIGNALS = 20
 MAX_ACTIONS = 100
-_FOR_PEOPLE = (WaitKind.SIGNAL, WaitKind.NEED, QUARANTINED)
 
 
 @dataclass(frozen=True)
 class ShownInbox:
-    """Tasks that wait, the oldest first, those that are at work, and the newest signals."""
+    """Tasks that wait for somebody, those that are at work, and the newest signals."""
 
     tasks: Sequence[OpenTask]
     at_work: Sequence[OpenTask]
@@ -37,12 +36,9 @@ class ShownInbox:
 
     @property
     def shown(self) -> list[OpenTask]:
-        """
-        Those that somebody has claimed here, and those that wait for somebody: an approval, a
-        signal, a need, or a decision.
-        """
+        """Those that somebody has claimed here, and those that wait for somebody."""
         held = [task for task in self.at_work if (task.worker or "").endswith(OF_DASHBOARD)]
-        return [*held, *(task for task in self.tasks if task.kind in _FOR_PEOPLE)]
+        return [*held, *self.tasks]
 
     def to_json(self) -> dict[str, Any]:
         return versioned({"tasks": [task.to_json() for task in self.shown]})
@@ -69,9 +65,8 @@ class Actions:
 
 
 def inbox(request: PageRequest) -> ShownInbox:
-    statuses = [TaskStatus.WAITING, TaskStatus.QUARANTINED]
     queries: list[Any] = [
-        list_tasks(statuses=statuses, most=MAX_WAITS),
+        waits.inbox(MAX_WAITS),
         list_tasks(statuses=[TaskStatus.LEASED], most=MAX_AT_WORK),
         list_signals(most=MAX_SIGNALS),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 -- _is_served(flow_slug, needs): whether a worker of this flow that is alive, or sleeps, has all that these
 -- needs name, as waits have them.
--- Called by: list_tasks, undecided_tasks.   Locks: nothing.
+-- Called by: list_inbox, list_tasks, undecided_tasks.   Locks: nothing.
 create or replace function pgflowd._is_served(flow_slug text, needs text)
 returns boolean language sql stable set search_path = '' as $$
   select exists (select from pgflowd.list_caps(_is_served.flow_slug) as worker

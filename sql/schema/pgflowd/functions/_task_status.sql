@@ -2,7 +2,7 @@
 -- is called here. `wait_kind`: of what it waits for, null if for nothing. `held_until` is the end of the
 -- lease of a started task, and for a queued one when its message becomes visible. Queries inline it, so
 -- it has no settings of its own.
--- Called by: list_tasks, view task_status.   Locks: nothing.
+-- Called by: list_inbox, list_tasks, view task_status.   Locks: nothing.
 create or replace function pgflowd._task_status(
   status text, wait_kind text, held_until timestamptz, moment timestamptz)
 returns text language sql immutable as $$
