@@ -82,6 +82,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/schedules.py
 	$(VENV)/bin/python bench/undo.py
 	$(VENV)/bin/python bench/typed.py
+	$(VENV)/bin/python bench/web.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -94,6 +95,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/schedules.py --quick
 	$(VENV)/bin/python bench/undo.py --quick
 	$(VENV)/bin/python bench/typed.py --rounds 40
+	$(VENV)/bin/python bench/web.py --runs 2000 --seconds 4
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -38,6 +38,11 @@ class View:
         """Whether it shows what the handlers of a run print from now on."""
         return ("view", "output") in self.query
 
+    @property
+    def shows_daemons(self) -> bool:
+        """Whether it shows what daemons tell of themselves."""
+        return self.path.startswith("/daemons")
+
     def read(self, conn: Connection) -> Document:
         """Read the document, with its values as they may be shown."""
         return self.payloads.of(self.page.read(self._asked(conn)))

@@ -18,10 +18,11 @@ from pgflowd.core.announcements import announcement
 from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
 from pgflowd.core.payloads import Payloads
 from pgflowd.db import runs
+from pgflowd.db.daemons import look_at_daemons
 from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_events import RunEvents
-from pgflowd.errors import NotFound, PgflowdError
+from pgflowd.errors import AccessDenied, NotFound, PgflowdError
 from pgflowd.web.connections import Connection
 from pgflowd.web.fragments import Fragments, Numbers
 from pgflowd.web.output_lines import OutputLines
@@ -32,6 +33,7 @@ from pgflowd.web.views import View
 OPEN_S = 2.0  # between two readings without a notification
 ENDED_S = 10.0  # of a run that has ended; a retry opens it again
 MAX_SHOWN = 2000  # rows that are kept right though a list has them no more
+LOOK_S = 25.0  # a look at daemons lasts a minute: one may be lost
 TROUBLE = "trouble"  # the fragment that says why a page is old
 
 
@@ -108,10 +110,12 @@ class WatchedPage(Watched):
         self.view = view
         self.fragments = Fragments(numbers)
         self.in_page: frozenset[str] = frozenset()  # ids of what a new reader would see
+        self._look_at = 0.0
         if view.shows_output:
             self.lines = _new_lines()
 
     def read(self, conn: Connection) -> bool:
+        self._look(conn)
         shown = sorted(frozenset[str]().union(*(tab.shown for tab in self.tabs)))[:MAX_SHOWN]
         document, others = self.view.read_with(conn, shown)
         run = getattr(document, "run", None)
@@ -121,6 +125,13 @@ class WatchedPage(Watched):
         self.in_page = frozenset(rendered) - set(others)
         told = announcement(before, self.run) if self.run else ""
         return self.fragments.replace(rendered, told)
+
+    def _look(self, conn: Connection) -> None:
+        """Have the rows of daemons written often, while somebody views them."""
+        if self.view.shows_daemons and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_S
+            with suppress(AccessDenied):  # then they are as old as the interval of the sweepers
+                execute(conn, look_at_daemons())
 
     def _read_lines(self, conn: Connection) -> None:
         """Let lines know the run, and the one that undoes it."""

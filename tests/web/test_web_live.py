@@ -101,6 +101,18 @@ def changed(web, path):
     return found if found["changes"] else None
 
 
+def test_who_views_daemons_has_their_rows_written_often(web, shop):
+    shop.do("listen pgflowd")
+
+    with stream(web, "/live/runs") as events:
+        until_event(events, "trouble", "")
+    with stream(web, "/live/daemons") as events:
+        until_event(events, "trouble", "")
+    told = list(shop.conn.notifies(timeout=20, stop_after=1))
+
+    assert [each.payload for each in told] == ["look at daemons"]
+
+
 def test_the_end_of_a_run_is_announced_once(web, shop):
     run = shop.start("send_email")
 
