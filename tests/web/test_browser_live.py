@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 
 import pytest
 from playwright.sync_api import expect
@@ -13,7 +14,8 @@ from pgflowd.db.query import execute
 from pgflowd.db.runs import publish_output
 from pgflowd.testing.until import until
 
-DEEP = {"a": {"b": {"c": {"d": {"e": {"f": "the bottom"}}}}}}
+STOPS = """[...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }) && each.type !== "hidden")"""
 LIVE, POLLING = "live", "live, every 5 s"
 SHIFTS = """
 window.shifts = [];
@@ -262,17 +264,32 @@ def test_what_somebody_writes_and_opens_is_not_replaced(database, shop, tabs):
         expect(page.locator("[data-selected]")).to_have_text("2")
 
 
-def test_output_and_values_come_while_somebody_looks(served, shop, tabs):
-    run = shop.start("analyze_website", {"many": [{"n": n} for n in range(400)], "deep": DEEP})
+def test_output_comes_while_somebody_looks(served, shop, tabs):
+    run = shop.start()
     page = is_live_page(tabs, f"{served.url}/runs/{run}?view=output")
     until(lambda: shop.value("select count(*) from pgflowd.followers where with_output") == 1)
     line = {"event_type": "task:output", "text": "<b>hello</b>", "step_slug": "website"}
     execute(shop.conn, publish_output([(str(run), json.dumps(line))]))
+
     expect(page.locator("#live-output li")).to_contain_text("<b>hello</b>")
-    page.goto(f"{served.url}/runs/{run}?view=values")
-    page.locator(".tree").first.evaluate(
-        "(tree) => tree.querySelectorAll('details').forEach((each) => { each.open = true; })"
-    )
-    page.get_by_role("link", name="more").first.click()
-    expect(page.locator(".tree").first).to_contain_text("the bottom")
-    expect(page).to_have_url(f"{served.url}/runs/{run}?view=values")
+
+
+def test_the_keyboard_reaches_all_that_can_be_used(served, shop, tabs):
+    run = shop.run_through()
+    page = is_live_page(tabs, f"{served.url}/runs/{run}")
+    reached = set()
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        at = page.evaluate(f"() => {STOPS}.indexOf(document.activeElement)")
+        if at in reached:
+            break
+        reached.add(at)
+
+    assert reached >= set(range(page.evaluate(f"() => {STOPS}.length")))
+
+
+def test_the_script_has_at_most_300_lines():
+    text = (files("pgflowd.web.assets") / "pgflowd.js").read_text()
+
+    assert len(text.splitlines()) <= 300
+    assert text.count("innerHTML") == text.count("createPolicy") == 1

@@ -4,7 +4,6 @@
 // data-since, data-until or data-clock; a growing bar data-start and data-scale; a button data-close (its
 // dialog) or data-copy (a text); a checkbox data-select-all; `data-selected` shows how many are selected; a
 // link data-load: the value on the page to which it leads replaces it.
-
 const root = new URL("../", import.meta.url).pathname;
 const html = document.documentElement;
 const here = (id) => document.getElementById(id);
