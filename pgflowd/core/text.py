@@ -92,6 +92,11 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+def is_storable(text: str) -> bool:
+    """Whether the database can hold it."""
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def _pruned(value: Any, depth: int) -> Any:
     """The value without the parts for which a line has no room."""
     if isinstance(value, str) and len(value) > _LONG_TEXT:

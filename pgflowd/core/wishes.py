@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from pgflowd.core.ids import run_id_of
+from pgflowd.core.text import is_storable
 from pgflowd.core.traces import CallerTrace
 from pgflowd.core.waiting import Time, as_utc, moment_of, seconds_of
 from pgflowd.errors import RunError
@@ -143,7 +144,7 @@ def labels_json(labels: object) -> str | None:
     if not isinstance(labels, Mapping):
         raise _bad_wish(f"labels are a dict, not {repr(labels)[:60]}")
     for name, value in labels.items():
-        if not all(isinstance(each, str) and _is_storable(each) for each in (name, value)):
+        if not all(isinstance(each, str) and is_storable(each) for each in (name, value)):
             raise _bad_wish(f"labels are texts, not {repr({name: value})[:60]}")
     return json.dumps(dict(labels)) if labels else None
 
@@ -151,7 +152,7 @@ def labels_json(labels: object) -> str | None:
 def _checked_key(key: Any) -> str | None:
     if key is None:
         return None
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not _is_storable(key):
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not is_storable(key):
         raise _bad_wish(f"a key has 1 to {MAX_KEY_CHARS} characters, not {repr(key)[:60]}")
     return key
 
@@ -170,7 +171,7 @@ def _checked_conflict(singleton: object, on_conflict: object) -> str:
 def _checked_actor(actor: object) -> str | None:
     if actor is None:
         return None
-    if not isinstance(actor, str) or not _is_storable(actor):
+    if not isinstance(actor, str) or not is_storable(actor):
         raise _bad_wish(f"an actor is a text, not {repr(actor)[:60]}")
     return actor
 
@@ -191,10 +192,6 @@ def _checked_after_mode(after: object, mode: object) -> str:
     if not after:
         raise _bad_wish(f"after_mode {mode} needs runs to wait for: give `after` too")
     return str(mode)
-
-
-def _is_storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _bad_wish(text: str) -> RunError:

@@ -30,7 +30,7 @@ from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live, session_of
-from pgflowd.web.page_requests import back_of, leaver_of, look_of, root_of
+from pgflowd.web.page_requests import THEMES, TIMES, back_of, leaver_of, look_of, root_of
 from pgflowd.web.pages import PAGES, Document, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.pages.values import whole_value
@@ -165,17 +165,17 @@ class Dashboard:
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""
-        fields = dict(
-            parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=9)
-        )
+        body = (await request.body())[:_LONGEST_FORM].decode("utf-8", "replace")
+        fields = dict(parse_qsl(body))
         back = fields.get("back", "/")
         is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
         answer = answers.response("", answers.HTML, HTTPStatus.SEE_OTHER)
         path = quote(back if is_ours else "/", safe=_IN_URLS)
         answer.headers["Location"] = root_of(request) + path
-        for name in ("theme", "times"):
+        for name, known in (("theme", THEMES), ("times", TIMES)):
+            word = fields.get(name, "")
             answer.set_cookie(
-                name, fields.get(name, "")[:10], _YEAR_S, path=root_of(request) or "/",
+                name, word if word in known else "", _YEAR_S, path=root_of(request) or "/",
                 httponly=True, samesite="strict",
             )  # fmt: skip
         return answer

@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.json import decode
 from pgflowd.errors import AccessDenied, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.actions import ACTIONS, many_runs
@@ -29,6 +28,7 @@ from pgflowd.web.actions.action import (
     Fields,
     PageAction,
     bad_field,
+    decoded,
 )
 from pgflowd.web.actions.many_runs import ChangedRuns, ChosenRuns
 from pgflowd.web.actors import actor_of
@@ -126,10 +126,7 @@ def _ids(fields: Fields) -> Sequence[str]:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = decode(body or b"{}")
-    except ValueError as error:
-        raise bad_field(f"the body is not JSON: {error}") from None
+    value = decoded(body or b"{}", "the body")
     if not isinstance(value, dict):
         raise bad_field("the body must be a JSON object, with the fields as its keys")
     return value

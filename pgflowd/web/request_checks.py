@@ -47,6 +47,8 @@ def check_head(scope: Scope) -> None:
         allowed = ", ".join(METHODS)
         text = f"the method is {one_line(scope['method'], _SHOWN)}; it must be one of {allowed}"
         raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, text, headers={"Allow": allowed})
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise _bad("the address has the character NUL, which no name and no text has")
     size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEAD_BYTES:
         text = f"the headers have more than {MAX_HEAD_BYTES // 1024} KiB"

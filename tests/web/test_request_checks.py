@@ -54,6 +54,8 @@ REFUSED = {
     "a folded header": (400, "", [HOST, "X-Folded: a", " b"]),
     "a large body": (413, "POST / HTTP/1.1", [HOST, "Content-Length: 65537"]),
     "a body of the next century": (400, "POST / HTTP/1.1", [HOST, f"Content-Length: {'9' * 30}"]),
+    "an address with NUL": (400, "GET /flows/a%00b HTTP/1.1", [HOST]),
+    "a parameter with NUL": (400, "GET /runs?text=a%00b HTTP/1.1", [HOST]),
     "no http at all": (400, "\x16\x03\x01\x02", []),
     "a path that is no ascii": (400, "GET /\xe4 HTTP/1.1", [HOST]),
 }  # fmt: skip

@@ -209,6 +209,11 @@ def test_a_flow_is_paused_and_resumed(jane, shop):
         ("/runs/many/explode", {"run": "x"}, 404, "cannot be done to many runs"),
         ("/runs/many/cancel", {"run": "x"}, 400, "not ids of runs"),
         ("/runs/many/cancel", {}, 400, "no run is chosen"),
+        ("/runs/{run}/cancel", {"reason": "a\0b"}, 400, "no text can hold"),
+        ("/runs/{run}/signal", {"name": "a", "payload": "[" * 20_000}, 400, "nested too deeply"),
+        ("/flows/send_email/claim", {"hours": "-5"}, 400, "from 1 to 720"),
+        ("/flows/send_email/claim", {"hours": "9" * 5000}, 400, "from 1 to 720"),
+        ("/runs/{run}/steps/store/tasks/0/release", {"token": "9" * 30}, 400, "whole number"),
         ("/daemons/workers/x/restart", {}, 400, "not the id of a worker"),
     ],
 )
@@ -220,6 +225,25 @@ def test_what_cannot_be_done_is_said(jane, shop, path, fields, status, text):
     assert answer.status_code == status
     assert text in answer.text.replace("&#39;", "'")
     assert actions_of(shop) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs/{run}/cancel", b'{"reason": "\\ud800"}'),
+        ("/runs/{run}/steps/store/tasks/0/release", b'{"token": 1e999}'),
+        ("/flows/send_email/claim", b'{"hours": 1e308}'),
+        ("/flows/send_email/claim", b"[" * 20_000),
+    ],
+)
+def test_a_body_of_a_program_that_cannot_be_used_is_said(jane, shop, path, body):
+    run = shop.start("store_items", ["a"])
+
+    answer = jane.post(
+        f"/api/1{path.format(run=run)}", content=body, headers={"Content-Type": "application/json"}
+    )
+
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "E511")
 
 
 @pytest.mark.parametrize("kind", ["looks", "closed"])

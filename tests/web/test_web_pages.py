@@ -236,3 +236,5 @@ def test_the_look_returns_only_to_pages_of_ours(web):
         answer = web.post("/appearance", data={"back": back, "theme": "dark", "times": "local"})
         assert (answer.status_code, answer.headers["location"]) == (303, place)
     assert 'data-theme="dark" data-times="local"' in web.get("/").text
+    assert web.post("/appearance", data={"theme": "日本", "times": "\0"}).status_code == 303
+    assert "data-theme" not in web.get("/").text

@@ -13,6 +13,7 @@ import psycopg
 
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.json import decode
+from pgflowd.core.text import is_storable
 from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError
 
@@ -36,6 +37,8 @@ class Fields:
         value = self.values.get(name)
         if value is not None and not isinstance(value, str):
             raise bad_field(f"the field '{name}' must be a text")
+        if value and not is_storable(value):
+            raise bad_field(f"the field '{name}' has a character that no text can hold")
         return value or None
 
     def required(self, name: str) -> str:
@@ -52,13 +55,16 @@ class Fields:
             return value
         return self.text(name) is not None
 
-    def number(self, name: str) -> int | None:
-        """A whole number; None without one."""
-        value = self.values.get(name) or None
-        try:
-            return None if value is None else int(value)
-        except (TypeError, ValueError):
-            raise bad_field(f"the field '{name}' must be a whole number") from None
+    def number(self, name: str, high: int) -> int | None:
+        """A whole number from 1 on; None without one."""
+        value = self.values.get(name)
+        if value is None or value == "":
+            return None
+        digits = str(value) if type(value) in (int, str) else ""
+        is_whole = digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))
+        if not is_whole or not 1 <= int(digits) <= high:
+            raise bad_field(f"the field '{name}' must be a whole number from 1 to {high}")
+        return int(digits)
 
     def json(self, name: str, default: Any = None) -> Any:
         """A value: of a JSON object as it is there, of a form from its text."""
@@ -67,10 +73,17 @@ class Fields:
         text = self.text(name)
         if text is None:
             return default
-        try:
-            return decode(text.encode())
-        except ValueError as error:
-            raise bad_field(f"the field '{name}' is not JSON: {error}") from None
+        return decoded(text.encode(), f"the field '{name}'")
+
+
+def decoded(text: bytes, what: str) -> Any:
+    """The value of a JSON text that somebody has sent."""
+    try:
+        return decode(text)
+    except ValueError as error:
+        raise bad_field(f"{what} is not JSON: {error}") from None
+    except RecursionError:
+        raise bad_field(f"{what} is nested too deeply") from None
 
 
 @dataclass(frozen=True)

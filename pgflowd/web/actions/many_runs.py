@@ -137,7 +137,7 @@ def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
     """Whether somebody is sure; of many runs they have typed how many."""
     if not request.fields.is_set("sure"):
         return False
-    return len(ids) <= ASKED_TWICE or request.fields.number("count") == len(ids)
+    return len(ids) <= ASKED_TWICE or request.fields.number("count", MOST) == len(ids)
 
 
 def _verb(request: ActionRequest) -> RunVerb:

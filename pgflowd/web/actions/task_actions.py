@@ -17,6 +17,7 @@ from pgflowd.errors import NotFound, WrongState
 from pgflowd.web.actions.action import ActionRequest, ActionResult, PageAction
 
 _LEASE_S = 2 * 3600.0  # of what a person claims who names none
+_MAX_HOURS = 30 * 24  # as the database says
 _THRESHOLD_S = RecoverySettings().stale_threshold_s
 
 
@@ -44,7 +45,7 @@ def wake(request: ActionRequest) -> ActionResult:
 def claim(request: ActionRequest) -> ActionResult:
     """Take a task of a flow that needs these caps."""
     flow, caps = request.path["flow"], (request.fields.text("caps") or "").split(",")
-    hours = request.fields.number("hours")
+    hours = request.fields.number("hours", _MAX_HOURS)
     lease_s = _LEASE_S if hours is None else hours * 3600.0
     found = execute(
         request.conn, people.claim(flow, [cap for cap in caps if cap], lease_s, request.actor)
@@ -70,7 +71,7 @@ def release(request: ActionRequest) -> ActionResult:
 
 def _report(request: ActionRequest, query: Callable[..., Query[str]]) -> ActionResult:
     """What a person says of a task that is theirs, or that nobody has."""
-    key, token = request.task(), request.fields.number("token")
+    key, token = request.task(), request.fields.number("token", 2**63 - 1)
     return _result(key, execute(request.conn, query(key, request.actor, token)))
 
 
