@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pgflowd.core.documents.values import ValueMember, ValuePart
 from pgflowd.core.redact import HIDDEN, redact_value
-from pgflowd.core.text import size
+from pgflowd.core.text import counted, size
 
 T = TypeVar("T")
 VALUES = frozenset({"input", "output", "flow_input", "payload", "data"})  # fields of documents
@@ -59,9 +59,10 @@ class Payloads:
 
     def _part(self, part: ValuePart) -> ValuePart:
         """A part of a value, which may lie below a key that is hidden, or have one."""
-        if self.mode == "hidden" or self.keys.intersection(key.lower() for key in part.path):
-            hidden = HIDDEN if part.value is not None else None
-            return replace(part, value=hidden, members=(), length=None)
+        if self.mode == "hidden":
+            return _hidden(part, f"{HIDDEN} {part.type}{_length(part)}")
+        if self.keys.intersection(key.lower() for key in part.path):
+            return _hidden(part, HIDDEN)
         members = [self._member(member) for member in part.members]
         return replace(part, value=self.show(part.value), members=members)
 
@@ -69,3 +70,14 @@ class Payloads:
         if member.name.lower() in self.keys:
             return replace(member, type="string", length=None, is_whole=True, value=HIDDEN)
         return replace(member, value=self.show(member.value))
+
+
+def _hidden(part: ValuePart, text: str) -> ValuePart:
+    return replace(part, type="string", value=text, members=(), length=None, is_whole=True)
+
+
+def _length(part: ValuePart) -> str:
+    """How large it is: the database tells no bytes of a part."""
+    if part.length is None:
+        return ""
+    return f" of {counted(part.length, 'character' if part.type == 'string' else 'member')}"

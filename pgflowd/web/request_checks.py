@@ -140,8 +140,9 @@ def check_origin(scope: Scope) -> None:
 def _origins(scope: Scope, name: str, port: str) -> list[str]:
     """Our own origins. A proxy may have had https and speak http to us, but not on loopback."""
     host = (f"[{name}]" if ":" in name else name) + (f":{port}" if port else "")
-    schemes = {scope.get("scheme", "http"), "http" if is_loopback(scope) else "https"}
-    return sorted(f"{scheme}://{host}" for scheme in schemes)
+    came = f"{scope.get('scheme')}://" if scope.get("scheme") else "http://"
+    starts = {came, "http://" if is_loopback(scope) else "https://"}
+    return sorted(f"{start}{host}" for start in starts)
 
 
 def _canonical(name: str) -> str:

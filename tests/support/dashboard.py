@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -92,12 +92,20 @@ def everything(conn: socket.socket) -> str:
 
 @contextmanager
 def running(
-    url: str, *, operator_url: str = "", unix: Path | None = None, port: int = 0, **web: Any
+    url: str,
+    *,
+    operator_url: str = "",
+    unix: Path | None = None,
+    port: int = 0,
+    redact: Sequence[str] = (),
+    **web: Any,
 ) -> Iterator[Running]:
     """Serve the dashboard of a database, with these keys of [web]. Port 0 is a free one."""
     log = Log()
     settings = replace(WebSettings(), **web)
-    made = served(settings, url=url, operator_url=operator_url, owner="owner", records=log)
+    made = served(
+        settings, url=url, operator_url=operator_url, owner="owner", records=log, redact=redact
+    )
     if unix is None:
         listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         place: int | str = listener.getsockname()[1]

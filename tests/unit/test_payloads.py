@@ -63,4 +63,6 @@ def test_a_part_of_a_value_hides_what_lies_below_a_key():
 
     assert REDACTED.of(part).members == [ValueMember("token", "string", None, True, "***")]
     assert REDACTED.of(below).value == "***"
-    assert Payloads("hidden").of(part).members == ()
+    hidden = Payloads("hidden").of(part)
+    assert (hidden.value, hidden.members, hidden.next) == ("*** object of 1 member", (), None)
+    assert Payloads("hidden").of(below).value == "*** string of 3 characters"

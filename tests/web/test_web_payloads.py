@@ -1,0 +1,41 @@
+"""A secret in an input is on no page, in no document, stream or download."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from support.dashboard import Running, running
+
+SECRET = "hunter2"
+KEYS = ("password",)
+
+
+@pytest.mark.parametrize("mode", ["redacted", "hidden", "shown"])
+def test_a_secret_in_an_input_is_shown_only_if_it_may_be(database, shop, mode):
+    run = shop.run_through({"login": {"Password": SECRET}, "url": "https://x.example"})
+    with running(database.dsn, auth="none", payloads=mode, redact=KEYS) as made:
+        seen = {path: text_of(made, path.format(run=run)) for path in PATHS}
+        values = made.browser().get(f"/runs/{run}?view=values").text
+
+    assert all(SECRET not in text for text in seen.values()) == (mode != "shown"), [
+        path for path, text in seen.items() if SECRET in text
+    ]
+    assert ("https://x.example" in values) == (mode != "hidden")
+    assert "***" in values or mode == "shown"
+
+
+PATHS = (
+    "/", "/runs", "/runs/{run}", "/runs/{run}?view=values", "/runs/{run}?view=attempts",
+    "/runs/{run}?view=timeline", "/runs/{run}/steps/website", "/flows/analyze_website/start",
+    "/api/1/runs/{run}", "/api/1/runs/{run}?view=values", "/api/1/flows/analyze_website/start",
+    "/api/1/runs/{run}/events", "/fragments/runs/{run}", "/fragments/runs/{run}?view=values",
+    "/download/{run}?what=output", "/api/1/runs?flow=analyze_website",
+)  # fmt: skip
+
+
+def text_of(made: Running, path: str) -> str:
+    """All that a path answers; a stream of a run that has ended ends, too."""
+    with made.browser() as browser:
+        answer = browser.get(path)
+    assert answer.status_code == httpx.codes.OK, (path, answer.text)
+    return answer.text
