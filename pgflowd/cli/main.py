@@ -38,6 +38,7 @@ COMMANDS = (
     Entry("serve", "commands.serve", "Run the daemon in the foreground."),
     Entry("status", "commands.status", "Show the state of the daemon and its flows."),
     Entry("tree", "commands.status", "Show the daemon's processes."),
+    Entry("top", "commands.top", "Watch flows and runs on a terminal, and act on them."),
     Entry("drain", "commands.stop", "Let running tasks finish, then end the daemon."),
     Entry("stop", "commands.stop", "Stop the daemon; --now gives running tasks less time."),
     Entry("reload", "commands.stop", "Reload config and flows."),

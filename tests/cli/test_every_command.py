@@ -71,7 +71,7 @@ EVERYWHERE = {
     "--version",
 }  # fmt: skip
 
-WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
+WITH_A_DAEMON = {  # good forms need one, or a terminal, and stand elsewhere
     "serve": "process/test_supervisor.py",
     "status": "process/test_daemon_commands.py",
     "tree": "process/test_daemon_commands.py",
@@ -82,6 +82,7 @@ WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
     "dev": "cli/test_dev.py",
     "demo": "cli/test_demo.py",
     "web": "web/test_web_command.py",
+    "top": "cli/test_top.py",
 }
 
 
@@ -346,7 +347,7 @@ def test_every_command_has_its_good_wrong_and_json_forms_in_a_test():
 
 
 def test_what_each_command_prints_as_json_has_a_schema():
-    without = {"serve", "dev", "config schema"}  # these log, or print a schema
+    without = {"serve", "dev", "top", "config schema"}  # these log, draw, or print a schema
 
     assert {command for command in LEAVES if command not in documents.SCHEMAS} == without
 

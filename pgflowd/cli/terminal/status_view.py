@@ -43,7 +43,7 @@ def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = Fals
         first, *more = kind.summary(status[kind.name])
         mark = screen.marked(child_mark(status[kind.name]["state"]))
         lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
-    rows = [_row(flow, screen) for flow in flows]
+    rows = [flow_cells(flow, screen) for flow in flows]
     shown = [title for title in TITLES if title != "WAITING" or any_waits(flows)]
     kept = [TITLES.index(title) for title in shown]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
@@ -189,7 +189,8 @@ def _member(
     return _packed(head, parts, screen, below)
 
 
-def _row(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
+def flow_cells(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
+    """A row of the table of flows."""
     state, dash = flow["state"], screen.sign(DASH)
     if state == ChildState.PARKED.value:
         cells = [flow["slug"], screen.cell(child_mark(state), f" {state}"), ""]
