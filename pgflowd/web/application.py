@@ -29,7 +29,7 @@ from pgflowd.errors import PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
-from pgflowd.web.live import PARAMETERS, Live, session_of
+from pgflowd.web.live import PARAMETERS, Live
 from pgflowd.web.page_requests import THEMES, TIMES, back_of, leaver_of, look_of, root_of
 from pgflowd.web.pages import PAGES, Document, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
@@ -139,7 +139,7 @@ class Dashboard:
     def _stream(self, page: Page) -> Callable[[Request], Awaitable[Any]]:
         async def answer(request: Request) -> Any:
             view = view_of(page, request, PARAMETERS)
-            return self.live.page(request, view, session_of(request))
+            return self.live.page(request, view)
 
         return answer
 
@@ -161,7 +161,7 @@ class Dashboard:
             return run_sync(conn, get(find_run(conn, words))).run_id
 
         run_id = await self.connections.call(work)
-        return self.live.run(run_id, position, session_of(request))
+        return self.live.run(request, run_id, position)
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Protocol
 
 from starlette.types import Message, Receive, Scope, Send
@@ -21,6 +20,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.stream_position import mark, sent_before, unsent
 from pgflowd.core.text import counted
 from pgflowd.web.answers import SECURITY_HEADERS
+from pgflowd.web.fragments import FRAGMENT, Change
 from pgflowd.web.output_lines import Line
 from pgflowd.web.server_events import HEADERS, event
 from pgflowd.web.watched import Tab, Watched, WatchedPage, WatchedRun
@@ -55,13 +55,15 @@ class PageSource:
         self._line = watched.lines.last if watched.lines and line is None else line or 0
 
     def take(self) -> tuple[bytes, str | None]:
-        parts = []
+        changes = self.changes()
+        return b"".join([*(change.event for change in changes), *self._lines()]), None
+
+    def changes(self) -> list[Change]:
+        """What has changed of what the tab shows, and of what it would show if it was new."""
         shown = self.watched.in_page | self.tab.shown
-        for change in self.watched.fragments.after(self.number):
-            self.number = change.number
-            if not change.id or change.id in shown or change.kind == "removed":
-                parts.append(change.event)
-        return b"".join([*parts, *self._lines()]), None
+        found = self.watched.fragments.after(self.number)
+        self.number = found[-1].number if found else self.number
+        return [each for each in found if each.kind != FRAGMENT or each.id in shown]
 
     def _lines(self) -> list[bytes]:
         lines = self.watched.lines
@@ -141,8 +143,10 @@ def _json(document: object) -> str:
 class EventStream:
     """An ASGI answer that lasts."""
 
-    def __init__(self, source: Source, leave: Callable[[], None]) -> None:
-        self._source, self._leave = source, leave
+    def __init__(
+        self, source: Source, leave: Callable[[], None], is_known: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._source, self._leave, self._is_known = source, leave, is_known
         self._end: str | None = None
         self._is_gone = False
 
@@ -168,6 +172,10 @@ class EventStream:
         self._is_gone = True
         self._source.tab.news.set()
 
+    async def _still_known(self) -> str | None:
+        """Why the stream ends if its user has logged out, or may see nothing any more."""
+        return None if await self._is_known() else "login"
+
     async def _send_all(self, send: Send) -> None:
         ends_at, beat_at = time.monotonic() + LASTS_S, 0.0
         news = self._source.tab.news
@@ -178,7 +186,8 @@ class EventStream:
             end = end or self._end or ("reconnect" if now >= ends_at else None)
             if now >= beat_at:
                 beat_at = now + HEARTBEAT_S
-                data = event("heartbeat", server_time()) + data
+                end = end or await self._still_known()
+                data = event("heartbeat", self._source.watched.now) + data
             if end is not None:
                 data += event("end", end)
             if data:
@@ -189,10 +198,6 @@ class EventStream:
                 await asyncio.sleep(PAUSE_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), min(beat_at, ends_at) - time.monotonic())
-
-
-def server_time() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _body(data: bytes, *, more: bool) -> Message:

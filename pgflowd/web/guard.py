@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -90,7 +91,8 @@ class Guard:
             user = replace(user, may_act=user.may_act and self._may_act)
             if not user.is_program:
                 checks.check_origin(scope)
-        answer.state = {**scope.get("state", {}), "user": user}
+        find_user = partial(self._auth.user_of, scope)  # for streams, which ask again
+        answer.state = {**scope.get("state", {}), "user": user, "find_user": find_user}
         await self._application({**scope, "state": answer.state}, receive, answer.send)
         if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
             self._log_action(scope, user)

@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from pgflowd.core.payloads import Payloads
 from pgflowd.web.answers import NOT_KEPT, SECURITY_HEADERS
-from pgflowd.web.event_stream import EventStream, PageSource, RunSource, Source, server_time
+from pgflowd.web.event_stream import EventStream, PageSource, RunSource, Source
+from pgflowd.web.refusals import NotLoggedIn
 from pgflowd.web.views import View
 from pgflowd.web.watched import Tab, Watched, WatchedPage, WatchedRun
 from pgflowd.web.watcher import Open, Watcher
@@ -55,29 +56,28 @@ class Live:
             stream.end(reason)
         self.watcher.stop()
 
-    def page(self, request: Request, view: View, session: str) -> Callable[..., Awaitable[None]]:
+    def page(self, request: Request, view: View) -> Callable[..., Awaitable[None]]:
         """The stream of a page."""
-        if refusal := self._refusal(session):
+        if refusal := self._refusal(session_of(request)):
             return refusal
         tab = Tab(_shown(request))
         watched = self._enter(view, tab)
-        after = request.headers.get("last-event-id") or request.query_params.get(AFTER, "")
-        line = _number(request.query_params.get(LINES, ""))
-        number = self.watcher.numbers.read(after)
-        return self._open(PageSource(tab, watched, number, line), watched, session)
+        return self._open(request, self._source(request, tab, watched), watched)
 
-    def run(self, run_id: UUID, position: str, session: str) -> Callable[..., Awaitable[None]]:
+    def run(self, request: Request, run_id: UUID, position: str) -> Callable[..., Awaitable[None]]:
         """The stream of what happens in a run."""
-        if refusal := self._refusal(session):
+        if refusal := self._refusal(session_of(request)):
             return refusal
         tab = Tab()
         watched = self.watcher.enter(
             ("run", run_id), lambda: WatchedRun(run_id, self._payloads), tab
         )
-        return self._open(RunSource(tab, watched, position), watched, session)
+        return self._open(request, RunSource(tab, watched, position), watched)
 
     async def poll(self, request: Request, view: View) -> Response:
         """What has changed on a page, for a tab without a stream."""
+        if self._ended is not None:
+            return _later("the server is about to stop")
         tab = Tab(_shown(request))
         watched = self._enter(view, tab)
         loop = asyncio.get_running_loop()
@@ -87,31 +87,35 @@ class Live:
                 await asyncio.wait_for(tab.news.wait(), FIRST_S)
             except TimeoutError:
                 return _later("the page was not read in time")
-        numbers = self.watcher.numbers
-        number = numbers.read(request.query_params.get(AFTER, ""))
-        shown = watched.in_page | tab.shown
-        changes = [
-            each for each in watched.fragments.after(number) if not each.id or each.id in shown
-        ]
-        last = numbers.id(changes[-1].number if changes else number)
-        document = {
-            "id": last,
-            "now": server_time(),
-            "changes": [(each.kind, each.data) for each in changes],
-        }
-        return _answer(document)
+        source = self._source(request, tab, watched)
+        changes = [(each.kind, each.data) for each in source.changes()]
+        last = self.watcher.numbers.id(source.number)
+        return _answer({"id": last, "now": watched.now, "changes": changes})
+
+    def _source(self, request: Request, tab: Tab, watched: WatchedPage) -> PageSource:
+        """What the tab gets, after what it says that it has."""
+        query = request.query_params
+        after = request.headers.get("last-event-id") or query.get(AFTER, "")
+        number = self.watcher.numbers.read(after)
+        return PageSource(tab, watched, number, _number(query.get(LINES, "")))
 
     def _enter(self, view: View, tab: Tab) -> WatchedPage:
         numbers = self.watcher.numbers
         return self.watcher.enter(view, lambda: WatchedPage(view, numbers), tab)
 
-    def _open(self, source: Source, watched: Watched, session: str) -> EventStream:
+    def _open(self, request: Request, source: Source, watched: Watched) -> EventStream:
         def leave() -> None:
             self._streams.pop(stream, None)
             self.watcher.leave(watched, source.tab)
 
-        stream = EventStream(source, leave)
-        self._streams[stream] = session
+        async def is_known() -> bool:
+            try:
+                return await request.state.find_user() is not None
+            except NotLoggedIn:
+                return False
+
+        stream = EventStream(source, leave, is_known)
+        self._streams[stream] = session_of(request)
         return stream
 
     def _refusal(self, session: str) -> Response | None:

@@ -50,6 +50,7 @@ class Rendered:
 
     html: str = ""
     fragments: dict[str, str] = field(default_factory=dict)
+    now: datetime | None = None  # by the database's clock, which its times are of
 
     def keep(self, id: str, html: str) -> str:
         """Remember a fragment; return its HTML."""

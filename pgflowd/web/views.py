@@ -59,11 +59,13 @@ class View:
 
     def render(self, conn: Connection, document: Document, **more: Any) -> Rendered:
         """The page that shows a document. What `more` says is in no fragment."""
-        asked = self._asked(conn)
-        return render(
-            self.page.template, root=self.root, doc=document, query=asked.query,
-            frame=read_frame(conn), command=self.page.command(asked), may_act=self.may_act, **more,
+        asked, frame = self._asked(conn), read_frame(conn)
+        rendered = render(
+            self.page.template, root=self.root, doc=document, query=asked.query, frame=frame,
+            command=self.page.command(asked), may_act=self.may_act, **more,
         )  # fmt: skip
+        rendered.now = frame.now
+        return rendered
 
     def _asked(self, conn: Connection) -> PageRequest:
         return PageRequest(conn, dict(self.words), dict(self.query))

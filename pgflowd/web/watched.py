@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from pgflowd.core.announcements import announcement
@@ -28,6 +28,7 @@ from pgflowd.web.fragments import Fragments, Numbers
 from pgflowd.web.output_lines import OutputLines
 from pgflowd.web.reading_times import ReadingTimes
 from pgflowd.web.rendering import render
+from pgflowd.web.text import iso
 from pgflowd.web.views import View
 
 OPEN_S = 2.0  # between two readings without a notification
@@ -60,6 +61,7 @@ class Watched:
         self.left_at = now  # when the last tab left
         self.times = ReadingTimes(now)
         self.was_read = False
+        self.clock_ahead = timedelta()  # of the database, before this machine's
         self.lines: OutputLines | None = None
         self.run: RunWithStates | None = None
 
@@ -93,6 +95,11 @@ class Watched:
             return False
         return self.lines.hear(payload, run_id != self.run.run_id, time.monotonic())
 
+    @property
+    def now(self) -> str:
+        """The time of the database, by which the script tells how long ago something was."""
+        return iso(datetime.now(UTC) + self.clock_ahead)
+
     def wake_tabs(self) -> None:
         for tab in self.tabs:
             tab.wake()
@@ -121,7 +128,10 @@ class WatchedPage(Watched):
         run = getattr(document, "run", None)
         before, self.run = self.run, run if isinstance(run, RunWithStates) else None
         self._read_lines(conn)
-        rendered = {TROUBLE: _trouble([], None), **self.view.render(conn, document).fragments}
+        page = self.view.render(conn, document)
+        if page.now is not None:
+            self.clock_ahead = page.now - datetime.now(UTC)
+        rendered = {TROUBLE: _trouble([], None), **page.fragments}
         self.in_page = frozenset(rendered) - set(others)
         told = announcement(before, self.run) if self.run else ""
         return self.fragments.replace(rendered, told)

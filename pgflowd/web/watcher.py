@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
+from uuid import UUID
 
 import psycopg
 
@@ -86,6 +87,12 @@ class Watcher:
         if thread is not None:
             thread.wake()
 
+    def forget(self, thread: _Reading) -> None:
+        """This thread has ended: the next tab starts another one."""
+        with self._lock:
+            if self._thread is thread:
+                self._thread = None
+
     def open_reading(self) -> Connection:
         return self._open_reading()
 
@@ -101,9 +108,9 @@ class Watcher:
                 for key, each in self._watched.items()
                 if each.tabs or each.left_at > before
             }
-            if self._thread is not thread or not self._watched:
-                if self._thread is thread:
-                    self._thread = None
+            if self._thread is thread and not self._watched:
+                self._thread = None
+            if self._thread is not thread:
                 return None
             return list(self._watched.values())
 
@@ -122,6 +129,7 @@ class _Reading(threading.Thread):
         self._away_since: datetime | None = None
         self._pause_s = 0.0
         self._try_at = 0.0
+        self._listen_at = 0.0
 
     def wake(self) -> None:
         with suppress(OSError):  # full: it is awake; closed: it has ended
@@ -132,6 +140,7 @@ class _Reading(threading.Thread):
             while (viewed := self._watcher.viewed(self)) is not None:
                 self._turn(viewed)
         finally:
+            self._watcher.forget(self)
             self._close()
             self._listener.close()
             self._woken.close()
@@ -147,7 +156,7 @@ class _Reading(threading.Thread):
                         self._read(each)
                 self._follow(viewed)
                 self._pause_s = 0.0
-            except (Unreachable, psycopg.OperationalError) as error:
+            except Exception as error:
                 self._away(viewed, error)
         due = [each.times.due_at if each.tabs else each.left_at + IDLE_S for each in viewed]
         until = max(min([*due, self._listener.follow_at]), self._try_at)
@@ -170,12 +179,21 @@ class _Reading(threading.Thread):
             watched.wake_tabs()
 
     def _follow(self, viewed: list[Watched]) -> None:
-        """Hear of the runs that are viewed; read at once what may have been missed before."""
-        wanted: dict[object, bool] = {}
+        """
+        Hear of the runs that are viewed; read at once what may have been missed before. Without it
+        pages are read all the same, only less often.
+        """
+        if time.monotonic() < self._listen_at:
+            return
+        wanted: dict[UUID, bool] = {}
         for each in viewed:
             for run_id, with_output in each.followed.items():
                 wanted[run_id] = wanted.get(run_id, False) or with_output
-        news = self._listener.follow(wanted)  # type: ignore[arg-type]
+        try:
+            news = self._listener.follow(wanted)
+        except Exception as error:
+            self._deaf(error)
+            return
         for each in viewed:
             if news & set(each.followed):
                 each.times.hurry()
@@ -183,8 +201,8 @@ class _Reading(threading.Thread):
     def _wait(self, viewed: list[Watched], max_s: float) -> None:
         try:
             heard = self._listener.wait(self._woken.fileno(), max_s)
-        except (Unreachable, psycopg.OperationalError):
-            self._listener.close()  # the next turn connects again, or finds the database away
+        except Exception as error:
+            self._deaf(error)
             return
         with suppress(BlockingIOError):
             self._woken.recv(4096)
@@ -195,6 +213,12 @@ class _Reading(threading.Thread):
                         each.times.hurry()
                     elif each.hear(run_id, payload):
                         each.wake_tabs()
+
+    def _deaf(self, error: Exception) -> None:
+        """Hear nothing for a while. Whether the database is away, the next reading finds out."""
+        self._listener.close()
+        self._listen_at = time.monotonic() + _MAX_RECONNECT_S
+        _known(error)
 
     def _away(self, viewed: list[Watched], error: Exception) -> None:
         """The database is gone: say so, and try again in a moment."""

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import httpx
 import pytest
 from support.dashboard import running
 from support.event_lines import events_of, stream, until_event
@@ -17,8 +18,10 @@ from support.tabs import head_of, opened, received
 from pgflowd.db.query import execute
 from pgflowd.db.runs import publish_output
 from pgflowd.testing.until import until
+from pgflowd.web import app
 from pgflowd.web.event_stream import EventStream
-from pgflowd.web.watched import Tab
+from pgflowd.web.users import User
+from pgflowd.web.watched import Tab, Watched
 
 OURS = """
 select query from pg_stat_activity
@@ -240,7 +243,7 @@ class Endless:
     """A page that always has something new."""
 
     def __init__(self):
-        self.tab = Tab()
+        self.tab, self.watched = Tab(), Watched()
 
     def take(self):
         return b"data: x\n\n", None
@@ -258,13 +261,34 @@ def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch):
         if message["type"] == "http.response.body":
             await asyncio.Event().wait()
 
+    async def known():
+        return True
+
     async def open_stream():
-        await EventStream(Endless(), lambda: left.append(True))({}, receive, send)
+        await EventStream(Endless(), lambda: left.append(True), known)({}, receive, send)
 
     with ThreadPoolExecutor() as threads:  # in this one the loop of the browser runs
         threads.submit(asyncio.run, asyncio.wait_for(open_stream(), 30)).result()
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert left == [True]
+
+
+def test_a_stream_ends_when_its_user_may_see_nothing_any_more(database, serve, monkeypatch):
+    monkeypatch.setattr("pgflowd.web.event_stream.HEARTBEAT_S", 0.1)
+    users = [User("jane")]
+
+    async def find(scope):
+        return users[0]
+
+    with httpx.Client(base_url=serve(app(database.dsn, user=find)), timeout=30) as web:
+        with stream(web, "/live/") as events:
+            until_event(events, "trouble", "")
+            users[0] = None
+            last = [*events][-1]
+        again = web.get("/live/")
+
+    assert (last.kind, last.data) == ("end", "login")
+    assert again.status_code == 401
 
 
 def test_streams_end_before_the_server_does_and_go_on_with_the_next(database, shop):
