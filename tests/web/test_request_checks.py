@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 from support.covers import covers
-from support.dashboard import Log, Running, everything, running
+from support.dashboard import Log, Running, running
 
 from pgflowd.web.answers import SECURITY_HEADERS
 from pgflowd.web.records import Refusals
@@ -170,9 +170,3 @@ def test_what_a_log_says_of_a_request_is_one_line():
     (record,) = made.log.records
     assert (record["event"], record["status"]) == ("web.refused", 421)
     assert record["path"] == "/\\x1b[31m\\nx"
-
-
-def test_a_head_that_ends_late_or_never_ends_the_connection(open_to_all):
-    with open_to_all.connection() as slow:
-        slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
-        assert everything(slow).startswith("HTTP/1.1 408 ")
