@@ -55,9 +55,9 @@ def serve() -> Iterator[Callable[[Any], str]]:
         yield lambda application: stack.enter_context(serving(application))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's browser."""
+    """Debian's browser. Its driver has an event loop, so that later modules could have none."""
     path = shutil.which("chromium")
     assert path, "the tests of pages need a browser; run: sudo apt-get install chromium"
     flags = ["--no-sandbox"] if os.getuid() == 0 else []

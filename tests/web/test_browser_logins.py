@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from support.dashboard import Running, running
 
@@ -17,14 +15,9 @@ from pgflowd.web.passwords import hash_of
 
 
 @pytest.fixture
-def page() -> Iterator[Page]:
-    with sync_playwright() as driver:
-        path = shutil.which("chromium")
-        assert path, "the tests of pages need Chromium; run: sudo apt-get install chromium"
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=path, args=arguments)
-        yield browser.new_page()
-        browser.close()
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context() as context:
+        yield context.new_page()
 
 
 def overview(made: Running) -> re.Pattern[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import httpx
@@ -76,7 +77,10 @@ def test_a_mounted_one_checks_requests_whatever_server_has_read_them(status, hea
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app("", user=jane)(scope, receive, send))
+    answering = app("", user=jane)(scope, receive, send)
+    thread = threading.Thread(target=lambda: asyncio.run(answering))  # Chromium's driver has a loop
+    thread.start()
+    thread.join()
 
     assert sent[0]["status"] == status
     assert (b"connection", b"close") in sent[0]["headers"]
