@@ -174,6 +174,10 @@ def _command(verb: str, *options: str) -> Callable[[PageRequest], list[str]]:
     return lambda request: ["pgflowd", "runs", verb, request.path["run"][-8:], *options]
 
 
+def _value_command(request: PageRequest) -> list[str]:
+    return _command("show", f"--{request.word('what') or 'output'}")(request)
+
+
 _VIEW = frozenset({"view"})
 _PATH = "/runs/{run}"
 _VIEWS: Mapping[str, Page] = {
@@ -182,9 +186,7 @@ _VIEWS: Mapping[str, Page] = {
         _PATH, "run_attempts.html", run_attempts, _command("show", "--attempts"), _VIEW
     ),
     "output": Page(_PATH, "run_output.html", run_output, _command("output"), _VIEW | {"step"}),
-    "values": Page(
-        _PATH, "run_values.html", values.run_values, _command("show", "--output"), values.PARAMETERS
-    ),
+    "values": Page(_PATH, "run_values.html", values.run_values, _value_command, values.PARAMETERS),
 }
 
 PAGES = (
