@@ -25,8 +25,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
     "new": "--template", "check": "--offline --strict", "doctor": "",
-    "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "", "top": "",
-    "reload": "", "wake": "", "explain": "", "version": "", "completion": "",
+    "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
+    "top": "", "reload": "", "wake": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --until --text --label --after --limit",

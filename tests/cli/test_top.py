@@ -94,7 +94,7 @@ def test_every_key_and_every_size(shop, opened):
     top.type("c")
     top.sees("choose a run first")
     top.type("?")
-    top.sees("only flows with this in their name", "Ctrl-Z", "any key goes back")
+    top.sees("only flows with this in their name", "Ctrl-Z", "others go back")
     top.type("x")
 
     # its runs, and one of them

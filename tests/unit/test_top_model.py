@@ -130,6 +130,9 @@ def test_other_keys_change_what_they_say():
     assert after(State(), " ").is_stopped
     assert after(State(), "?").shows_help
     assert not after(State(), "?", "x").shows_help
+    helped = after(State(), "?", "j")
+    assert (helped.shows_help, helped.scroll, helped.flow) == (True, 1, "alpha")
+    assert after(helped, "x").scroll == 0
     assert press(State(), "q", FLOWS, 10, False)[1].quits
     assert press(State(shows_help=True), "q", FLOWS, 10, False)[1].quits
 

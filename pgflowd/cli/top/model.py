@@ -126,14 +126,14 @@ def press(
     if state.is_typing:
         return _typed(state, key)
     state = replace(state, note="")
-    if state.shows_help:
-        return replace(state, shows_help=False), QUIT if key == "q" else NOTHING
+    if state.shows_help and key not in _MOVES:
+        return replace(state, shows_help=False, scroll=0), QUIT if key == "q" else NOTHING
     if key in _MOVES:
         return _moved(state, key, keys, page), NOTHING
     if key == "q":
         return state, QUIT
     if key == "?":
-        return replace(state, shows_help=True), NOTHING
+        return replace(state, shows_help=True, scroll=0), NOTHING
     if key == " ":
         return replace(state, is_stopped=not state.is_stopped), Effect(reads=state.is_stopped)
     if key == NamedKey.ENTER:
@@ -179,9 +179,9 @@ def _moved(state: State, key: str, keys: Sequence[str], page: int) -> State:
         NamedKey.PAGE_UP: -page, NamedKey.PAGE_DOWN: page,
         NamedKey.HOME: -far, "g": -far, NamedKey.END: far, "G": far,
     }[key]  # fmt: skip
-    if state.is_list:
+    if state.is_list and not state.shows_help:
         return _chosen(state, keys, state.place + step)
-    if state.view is TopView.EVENTS:  # their newest are below
+    if state.view is TopView.EVENTS and not state.shows_help:  # their newest are below
         step = -step
     return replace(state, scroll=max(state.scroll + step, 0))
 

@@ -184,6 +184,8 @@ def _head(state: State, seen: Seen, screen: Screen, at: Times) -> str:
 
 def _bottom(state: State, seen: Seen, screen: Screen, at: Times, height: int) -> list[str]:
     """Problems, then a question, a filter or a note, then the keys."""
+    if state.shows_help:
+        return [_keys(state, screen)]
     lines = _troubles(seen, screen, at)
     if state.view is TopView.FLOWS and seen.status is not None:
         flows, problems = seen.status["flows"], seen.status["problems"]
@@ -227,7 +229,7 @@ def _troubles(seen: Seen, screen: Screen, at: Times) -> list[str]:
 def _keys(state: State, screen: Screen) -> str:
     """The keys that do something here, as many as there is room for."""
     if state.shows_help:
-        return screen.paint(" any key goes back   q quit", None, bold=True)
+        return screen.paint(" arrows move   others go back   q quit", None, bold=True)
     sort = f"s sort: {state.sort}"
     runs = ["f follow", "c cancel", "r retry"]
     stop = "Space go on" if state.is_stopped else "Space stop updates"
