@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 MOST = 5  # failures of one name or address
 WITHIN_S = 60.0
+_MAX_NAME_CHARS = 64  # as long as a name of the file may be
 _MAX_KEYS = 10_000  # a flood of names must not fill the memory
 
 
@@ -49,6 +50,7 @@ class FailedLogins:
 
 def keys_of(name: str, address: str) -> list[str]:
     """What the failures of a login count for; a home has a whole network of IPv6."""
+    name = name[:_MAX_NAME_CHARS]
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
