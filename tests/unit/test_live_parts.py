@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from test_announcements import run
+from datetime import UTC, datetime
+from uuid import UUID
 
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.statuses import RunStatus
@@ -64,8 +65,10 @@ def test_a_document_is_read_soon_after_a_notification_and_seldom_if_it_takes_lon
 
 def test_of_lines_that_are_not_kept_their_number_is_known():
     lines = OutputLines(1000)
-    lines.run = run(RunStatus.STARTED)
-    assert isinstance(lines.run, RunWithStates)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    lines.run = RunWithStates(
+        UUID(int=1), "shop", RunStatus.STARTED, {}, None, None, 1, at, None, None
+    )
     for number in range(1100):
         assert lines.hear(f'{{"event_type": "task:output", "text": "{number}"}}', False, 0.0)
 
