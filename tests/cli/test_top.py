@@ -103,7 +103,7 @@ def test_every_key_and_every_size(shop, opened):
     top.type("cy")
     top.sees(f"run {short_id(waits)} cancelled", "⊘ cancelled")
     top.type("ry")
-    top.sees("E4", "was cancelled")
+    top.sees("E411", "was cancelled; `pgflowd runs retry", "--even-if-cancelled")
     assert status_of(shop, short_id(waits)) == "failed"  # as other runtimes see it
     top.type(ESCAPE + "g" + "ss" + "/analyze" + ENTER + ENTER)
     top.sees("runs of analyze_website", done, failed, r"\x1b[2J", r"\x9b3J")
@@ -206,7 +206,7 @@ def test_a_frozen_database_holds_no_key_for_long(shop, opened, proxy):
 
 
 def test_a_crash_is_reported_on_the_terminal_as_it_was(opened, elsewhere):
-    top = opened([sys.executable, "-c", CRASH, "top"], PGFLOWD_STATE=str(elsewhere))
+    top = opened([sys.executable, "-c", CRASH, "top"], STATE_DIRECTORY=str(elsewhere))
 
     assert top.ended() == 70
     shown, left, after = top.sent.rpartition(LEAVE)

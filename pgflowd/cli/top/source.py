@@ -34,7 +34,7 @@ from pgflowd.db.run_details import read_details
 from pgflowd.db.run_events import RunEvents
 from pgflowd.db.run_search import search_runs
 from pgflowd.db.statistics import flow_buckets, flow_stats
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import NotRetryable, PgflowdError
 from pgflowd.processes.service import limited
 
 LIMITS = Limits(connect_s=2.0, statement_s=2.0, tcp_user_s=4.0, lock_s=1.0)
@@ -87,6 +87,9 @@ class TopSource:
                 operation = operations.retry(UUID(act.target), None, False, None)
             was_changed = self._call(lambda conn: operations.run_sync(conn, operation))
         except _ERRORS as error:
+            if isinstance(error, NotRetryable) and "even_if_cancelled" in (error.next or ""):
+                command = f"pgflowd runs retry {short_id(slug)} --even-if-cancelled"
+                error.next = f"`{command}` retries it"
             return self._text(error)
         done = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.CANCEL: "cancelled"}
         if act.verb in (Verb.PAUSE, Verb.RESUME):
