@@ -55,15 +55,29 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_value(value: Any, keys: Collection[str]) -> Any:
-    """Return a JSON value without the values of these keys, which are in lower case."""
-    if isinstance(value, Mapping):
-        return {
-            key: HIDDEN if str(key).lower() in keys else redact_value(each, keys)
-            for key, each in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [redact_value(each, keys) for each in value]
-    return value
+    """
+    Return a JSON value without the values of these keys, which are in lower case.
+
+    It does not call itself, since a value may be nested a thousand deep.
+    """
+    whole: list[Any] = [value]
+    places: list[tuple[Any, Any]] = [(whole, 0)]  # containers, and where they have another one
+    while places:
+        container, place = places.pop()
+        part = container[place]
+        if isinstance(part, Mapping):
+            copy: Any = {
+                key: HIDDEN if str(key).lower() in keys else each for key, each in part.items()
+            }
+            members: Iterable[tuple[Any, Any]] = copy.items()
+        elif isinstance(part, list | tuple):
+            copy = list(part)
+            members = enumerate(copy)
+        else:
+            continue
+        container[place] = copy
+        places += [(copy, key) for key, each in members if isinstance(each, Mapping | list | tuple)]
+    return whole[0]
 
 
 def secrets_in(dsn: str) -> list[str]:

@@ -70,7 +70,7 @@ class Dashboard:
         ]
         downloads = Route("/download/{run}", self._download, methods=["GET"])
         live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
-        posts = Posts(self.operators, API, self._show)
+        posts = Posts(self.operators, API, self._show, self._payloads)
         application = Starlette(
             routes=[
                 *live,

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgflowd.core.documents import versioned
+from pgflowd.core.payloads import Payloads
 from pgflowd.errors import AccessDenied, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.actions import ACTIONS, many_runs
@@ -44,8 +45,11 @@ _MANY = "/runs/many/{verb}"
 class Posts:
     """The routes of all actions. Without a connection that may act, no action is possible."""
 
-    def __init__(self, connections: Connections | None, api: str, show: Show) -> None:
+    def __init__(
+        self, connections: Connections | None, api: str, show: Show, payloads: Payloads
+    ) -> None:
         self._connections = connections
+        self._payloads = payloads
         self._api = api
         self._show = show
 
@@ -101,7 +105,7 @@ class Posts:
         path, actor = dict(request.path_params), actor_of(user)
 
         def call(conn: Connection) -> Any:
-            return work(ActionRequest(conn, path, fields, actor))
+            return work(ActionRequest(conn, path, fields, actor, self._payloads))
 
         return await self._connections.call(call)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.covers import covers
 
-from pgflowd.core.redact import one_line, redact, secrets_in
+from pgflowd.core.redact import one_line, redact, redact_value, secrets_in
 from pgflowd.core.settings.values import Ref
 
 CANARY = "c4n4ry"
@@ -161,3 +161,17 @@ def test_any_text_becomes_one_harmless_line(text: str, limit: int) -> None:
     assert len(line.splitlines()) <= 1
     assert not any(unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in line)
     line.encode()
+
+
+def test_values_of_keys_are_hidden_however_deep_they_lie():
+    value: object = {"Password": ["a"], "n": 1}
+    for _ in range(1000):
+        value = [{"in": (value,)}]
+
+    shown = redact_value(value, {"password"})
+
+    for _ in range(1000):
+        (inner,) = shown
+        (shown,) = inner["in"]
+    assert shown == {"Password": "***", "n": 1}
+    assert redact_value(["x", {}, None], {"x"}) == ["x", {}, None]

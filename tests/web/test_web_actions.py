@@ -9,6 +9,7 @@ from uuid import UUID
 import httpx
 import pytest
 from psycopg.conninfo import make_conninfo
+from web.conftest import anybody
 
 from pgflowd.db import schema
 from pgflowd.web import User, app
@@ -244,6 +245,27 @@ def test_a_body_of_a_program_that_cannot_be_used_is_said(jane, shop, path, body)
     )
 
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "E511")
+
+
+def test_no_answer_and_no_form_has_a_value_that_is_hidden(serve, database, shop):
+    mounted = app(database.dsn, operator_url=database.dsn, user=anybody, redact=["password"])
+    value = {"password": "geheim"}
+    shop.start("send_email", value)
+    with httpx.Client(base_url=serve(mounted), headers=PAGE, timeout=30) as client:
+        form = client.get("/flows/send_email/start")
+        start = client.post("/api/1/flows/send_email/start", json={"input": value})
+        run = start.json()["run_id"]
+        others = [
+            client.post(f"/api/1/runs/{run}/pause", json={}),
+            client.post(f"/api/1/runs/{run}/resume", json={}),
+            client.post("/api/1/flows/send_email/claim", json={}),
+            client.post(f"/api/1/runs/{run}/cancel", json={}),
+        ]
+
+    assert [answer.status_code for answer in (form, start, *others)] == [200] * 6
+    assert not any("geheim" in answer.text for answer in (form, start, *others))
+    assert start.json()["input"] == {"password": "***"}
+    assert "***" not in form.text and "not shown" in form.text  # nobody sends it back so
 
 
 @pytest.mark.parametrize("kind", ["looks", "closed"])

@@ -12,12 +12,16 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents.people import HeldTask
+from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import decode
+from pgflowd.core.payloads import Payloads
 from pgflowd.core.text import is_storable
 from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
+_SHOWN = Payloads()
 
 
 def bad_field(text: str, next: str | None = None) -> PgflowdError:
@@ -94,6 +98,7 @@ class ActionRequest:
     path: Mapping[str, str]
     fields: Fields
     actor: str  # `jane (web)`
+    payloads: Payloads = _SHOWN
 
     def run_id(self) -> UUID:
         """The run of the address."""
@@ -105,6 +110,10 @@ class ActionRequest:
         if not (index.isascii() and index.isdigit() and len(index) < 10):
             raise PgflowdError(f"'{index}' is not the number of a task", code="E506")
         return TaskKey(self.run_id(), self.path["step"], int(index))
+
+    def shown(self, document: Run | HeldTask) -> dict[str, Any]:
+        """The document with its values as they may be shown."""
+        return self.payloads.of(document).to_json()
 
     @property
     def reason(self) -> str | None:

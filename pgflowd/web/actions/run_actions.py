@@ -39,7 +39,7 @@ def start(request: ActionRequest) -> ActionResult:
         )
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(request.conn)) from error
-    return ActionResult(f"/runs/{run.run_id}", run.to_json())
+    return ActionResult(f"/runs/{run.run_id}", request.shown(run))
 
 
 def change(verb: RunVerb, request: ActionRequest) -> ActionResult:
@@ -48,7 +48,7 @@ def change(verb: RunVerb, request: ActionRequest) -> ActionResult:
     with request.conn.transaction():
         _refuse_stale(request, run_id)
         run = run_sync(request.conn, verb.operation(request, run_id))
-    return ActionResult(f"/runs/{run_id}", run.to_json())
+    return ActionResult(f"/runs/{run_id}", request.shown(run))
 
 
 def delete(request: ActionRequest) -> ActionResult:

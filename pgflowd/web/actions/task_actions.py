@@ -52,7 +52,7 @@ def claim(request: ActionRequest) -> ActionResult:
     )
     if found is None:
         raise NotFound(f"no task of {flow} is ready", code="E415", next="look at the inbox again")
-    return ActionResult("/inbox", {"task": found.to_json()})
+    return ActionResult("/inbox", {"task": request.shown(found)})
 
 
 def complete(request: ActionRequest) -> ActionResult:

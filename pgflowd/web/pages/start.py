@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.redact import HIDDEN
 from pgflowd.core.typed.schema_example import example_of
 from pgflowd.db.flows import input_schema
 from pgflowd.db.lookup import flow_slugs
@@ -29,15 +30,23 @@ class StartForm:
 
     flow: str
     run_id: UUID
-    input: Any
+    input: Any  # as it may be shown
     is_of_last_run: bool
     schema: Mapping[str, Any] | None
 
     @property
+    def repeats(self) -> bool:
+        """Whether it begins with the last input, which is so if that is short and hides nothing."""
+        return self.is_of_last_run and self._fits(_indented(self.input))
+
+    @property
     def text(self) -> str:
         """The input as people edit it."""
-        text = json.dumps(self.input, indent=2, ensure_ascii=False)
-        return text if len(text) <= _LONGEST_INPUT else "{}"
+        return _indented(self.input if self.repeats else _example(self.schema))
+
+    @staticmethod
+    def _fits(text: str) -> bool:
+        return len(text) <= _LONGEST_INPUT and f'"{HIDDEN}' not in text
 
     def to_json(self) -> dict[str, Any]:
         return versioned({
@@ -59,7 +68,15 @@ def start_form(request: PageRequest) -> StartForm:
     run_id = new_run_id()
     if last:
         return StartForm(flow, run_id, last[0].input, True, schema)
-    return StartForm(flow, run_id, {} if schema is None else example_of(schema), False, schema)
+    return StartForm(flow, run_id, _example(schema), False, schema)
+
+
+def _example(schema: Mapping[str, Any] | None) -> Any:
+    return {} if schema is None else example_of(schema)
+
+
+def _indented(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _command(request: PageRequest) -> list[str]:
