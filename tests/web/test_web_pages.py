@@ -8,12 +8,15 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from psycopg.conninfo import make_conninfo
 from support import web_states
 from support.covers import covers
 from web.conftest import OF_OUR_PAGE, anybody, serving
 
 from pgflowd.cli.main import run
+from pgflowd.db import schema
 from pgflowd.web import app
+from pgflowd.web.pages import PAGES
 
 
 def test_the_overview_shows_each_flow(web, shop):
@@ -213,6 +216,18 @@ def web_of(dsn):
         httpx.Client(base_url=address, headers=OF_OUR_PAGE, timeout=30) as client,
     ):
         yield client
+
+
+def test_a_viewer_sees_every_page(database, words):
+    known = {**words, "step": "summary", "code": "E210"}
+    with database.connect() as conn, conn.transaction():
+        conn.execute(schema.roles_sql().encode())
+    with web_of(make_conninfo(database.dsn, options="-c role=pgflow_viewer")) as web:
+        for page in PAGES:
+            for view in ("", *page.views):
+                path = page.path.format(**known) + (f"?view={view}" if view else "")
+                answer = web.get(path)
+                assert answer.status_code == 200, (path, answer.text[-1500:])
 
 
 def test_without_a_usable_database_a_page_says_what_to_do(empty_database):
