@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from pgflowd.core.redact import one_line
 from pgflowd.db import schema
 from pgflowd.db.client_connections import IdleConnections
 from pgflowd.db.connection import Limits, connect, is_pooled
@@ -30,6 +31,17 @@ NAME = "pgflowd web"
 
 class NoFreeConnection(Unreachable):
     """All connections are in use."""
+
+
+class TooSlow(Unreachable):
+    """A statement has waited, or worked, for longer than a page may."""
+
+
+_IN_THE_WAY = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+)
 
 
 class Connections:
@@ -50,6 +62,10 @@ class Connections:
             raise NoFreeConnection(text, next="try again in a moment") from None
         try:
             return await asyncio.to_thread(self._work, work)
+        except _IN_THE_WAY as error:
+            text = f"the database did not answer in time: {one_line(str(error), 200)}"
+            next = "try again in a moment; `pgflowd db health` shows transactions that are old"
+            raise TooSlow(text, next=next) from None
         finally:
             self._places.release()
 

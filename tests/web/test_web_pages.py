@@ -237,6 +237,18 @@ def test_without_a_usable_database_a_page_says_what_to_do(empty_database):
         assert_unavailable(web, "E301", "")
 
 
+def test_a_page_and_an_action_do_not_wait_long_for_a_lock(serve, database, shop):
+    run = shop.start("send_email", {})
+    address = serve(app(database.dsn, operator_url=database.dsn, user=anybody))
+    with httpx.Client(base_url=address, headers=OF_OUR_PAGE, timeout=30) as web:
+        with database.connect() as conn, conn.transaction():
+            conn.execute("lock table pgflow.runs, pgflowd.runs")
+            assert_unavailable(web, "E301", "db health")
+            answer = web.post(f"/api/1/runs/{run}/cancel", json={})
+            assert (answer.status_code, "E301" in answer.text) == (503, True)
+        assert web.get("/runs").status_code == 200
+
+
 def assert_unavailable(web, code, remedy):
     for path in ("/runs", "/api/1/runs"):
         answer = web.get(path)

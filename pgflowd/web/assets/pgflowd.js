@@ -290,7 +290,7 @@ addEventListener("resize", freeze);
 tick(document);
 freeze();
 count();
-if (html.dataset.now) { // else it is a page about an error
+if (html.dataset.now && !("answer" in html.dataset)) { // no error, no answer to a form
   live.addEventListener("click", pause);
   document.addEventListener("visibilitychange", () => reconnect(0));
   addEventListener("pagehide", disconnect);
