@@ -176,6 +176,7 @@ TYPES = {  # parts of documents, each after those that are parts of it
 }  # fmt: skip
 
 
+PART = {Keys: ValuePart, "next": int | None}  # whose examples have no next
 DOCUMENTS = {  # by the name of the file, with the commands that print it
     "run": (Run, ["runs start"]),
     "runs": (
@@ -194,8 +195,35 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     ),
     "run-output": ({"run_id": UUID, "attempts": [AttemptOutput]}, ["runs output"]),
     "run-tasks": (StepTasksPage, ["runs tasks"]),
-    "value-part": (ValuePart, []),
+    "value-part": (PART, []),
+    "run-values": (
+        {
+            "run_id": UUID,
+            "values": [{
+                "what": either("input", "output"), "step": str | None, "task": int | None, **PART,
+            }],
+        },
+        [],
+    ),
     "overview-counts": (OverviewCounts, []),
+    "overview": (
+        {
+            "flows": [ListedFlow], "counts": OverviewCounts, "buckets": dict[str, Any],
+            "failures": [ListedRun],
+        },
+        [],
+    ),
+    "start-form": (
+        {"flow": str, "run_id": UUID, "input": Any, "schema": dict[str, Any] | None}, [],
+    ),
+    "runs-changed": (
+        {
+            "verb": str, "done": [UUID], "already": [UUID],
+            "refused": [{"run_id": UUID, "code": str, "text": str, "next": str | None}],
+            "left": [UUID],
+        },
+        [],
+    ),
     "runs-pruned": ({"deleted": int, "dry_run": bool}, ["runs prune"]),
     "runs-deleted": ({"runs": [{"run_id": UUID, "deleted": int}]}, ["runs delete"]),
     "signal": (

@@ -1,0 +1,72 @@
+"""Each page's document, as the API answers with it, is as its JSON Schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from psycopg.types.json import Jsonb
+from support import documents
+
+from pgflowd.web.pages import PAGES
+
+STATUS = json.loads((Path(__file__).parents[1] / "unit/status_document.json").read_text())
+for _flow in STATUS["flows"]:
+    _flow["worker_id"] = _flow["worker_id"] and STATUS["id"]
+RUN, STEP = "/runs/{run}", "/runs/{run}/steps/{step}"
+SCHEMAS = {
+    "/": "overview",
+    "/runs": "run-list",
+    RUN: "run-details",
+    f"{RUN}?view=attempts": "run-details",
+    f"{RUN}?view=timeline": "run-events",
+    f"{RUN}?view=output": "run-output",
+    f"{RUN}?view=values": "run-values",
+    STEP: "run-tasks",
+    "/flows": "flows",
+    "/flows/{flow}": "flow",
+    "/flows/{flow}/start": "start-form",
+    "/daemons": "daemons",
+    "/daemons/{daemon}": "daemon",
+    "/stalled": "stalled-tasks",
+    "/dead": "dead-letters",
+    "/inbox": "tasks",
+    "/signals": "signals",
+    "/actions": "actions",
+    "/schedules": "schedules",
+    "/database": "db-health",
+    "/explain": "explanation",
+    "/explain/{code}": "explanation",
+}
+
+
+def test_each_page_has_a_schema():
+    views = {f"{page.path}?view={view}" for page in PAGES for view in page.views}
+
+    assert {page.path for page in PAGES} | views == SCHEMAS.keys()
+
+
+@pytest.fixture
+def words(shop) -> dict[str, object]:
+    """A run that failed, and what else the addresses name."""
+    shop.do("update pgflow.flows set opt_max_attempts = 1")
+    shop.run_through()
+    run = shop.start("store_items", ["a", "b"])
+    tasks = shop.claim("store_items", shop.worker("store_items"), 2)
+    shop.complete(tasks[0])
+    shop.fail(tasks[1], "no such shelf")
+    shop.do("select pgflowd.signal(%s, 'paid')", shop.start("send_email", {}))
+    shop.do("select pgflowd.tell_daemon(%s)", Jsonb(STATUS))
+    daemon = STATUS["id"]
+    return {"run": run, "step": "store", "flow": "store_items", "code": "E210", "daemon": daemon}
+
+
+@pytest.mark.parametrize("path", SCHEMAS)
+def test_the_api_answers_as_its_schema_says(web, words, path):
+    address = "/overview" if path == "/" else path.format(**words)
+
+    answer = web.get(f"/api/1{address}")
+
+    assert answer.status_code == 200, answer.text
+    documents.validator(SCHEMAS[path]).validate(answer.json())
