@@ -7,6 +7,7 @@ JSON. Nothing here needs a lifespan, since a mounted application has none.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.stream_position import is_position
 from pgflowd.db.lookup import find_run
 from pgflowd.db.operations import get, run_sync
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import DatabaseError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
@@ -36,7 +37,7 @@ from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.pages.values import whole_value
 from pgflowd.web.posts import Posts
 from pgflowd.web.rendering import render
-from pgflowd.web.views import view_of
+from pgflowd.web.views import View, view_of
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
@@ -111,18 +112,26 @@ class Dashboard:
                 document = view.read(conn)
                 return view.render(conn, document, look=look, back=back, leaver=leaver).html
 
-            return answers.response(await self.connections.call(work), answers.HTML)
+            return answers.response(await self._call(view, work), answers.HTML)
 
         return answer
 
     def _json(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             view = view_of(page, request)
-            return answers.response(
-                await self.connections.call(lambda conn: _as_json(view.read(conn))), answers.JSON
-            )
+            document = await self._call(view, lambda conn: _as_json(view.read(conn)))
+            return answers.response(document, answers.JSON)
 
         return answer
+
+    async def _call(self, view: View, work: Callable[[Any], str]) -> str:
+        """Call it with a connection; for a page that needs none also without."""
+        try:
+            return await self.connections.call(work)
+        except DatabaseError:
+            if view.page.needs_database:
+                raise
+            return await asyncio.to_thread(work, None)
 
     async def _show(self, request: Request, template: str, document: Any) -> Response:
         """A page that is the answer to a form."""

@@ -49,6 +49,9 @@ class JsonBranch:
 def tree_of(part: ValuePart) -> JsonBranch:
     """The tree of a part of a value."""
     path, budget = tuple(part.path), [MAX_MEMBERS]
+    if part.type == "string" and len(part.value) > MAX_TEXT:
+        text = json.dumps(part.value[:MAX_TEXT], ensure_ascii=False)
+        return JsonBranch("string", text, path, is_cut=True, next=part.start + MAX_TEXT)
     if part.type not in ("object", "array"):
         text = json.dumps(part.value, ensure_ascii=False)
         return JsonBranch(part.type, text, path, is_cut=not part.is_whole, next=part.next)

@@ -59,12 +59,12 @@ class View:
 
     def render(self, conn: Connection, document: Document, **more: Any) -> Rendered:
         """The page that shows a document. What `more` says is in no fragment."""
-        asked, frame = self._asked(conn), read_frame(conn)
+        asked, frame = self._asked(conn), None if conn is None else read_frame(conn)
         rendered = render(
             self.page.template, root=self.root, doc=document, query=asked.query, frame=frame,
             command=self.page.command(asked), may_act=self.may_act, **more,
         )  # fmt: skip
-        rendered.now = frame.now
+        rendered.now = None if frame is None else frame.now
         return rendered
 
     def _asked(self, conn: Connection) -> PageRequest:

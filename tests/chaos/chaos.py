@@ -141,7 +141,7 @@ def _settle(environment: Environment) -> None:
     except AssertionError:
         raise Broken("\n".join(chaos_checks.what_is_open(environment))) from None
     environment.note("all runs have ended")
-    living = {}
+    living = environment.living
     for place in environment.places:
         try:
             until(place.is_ready, STOP_S)

@@ -1,6 +1,7 @@
 """
 The chaos of the rows of daemons: each one that lives has a row that says so, as soon as all is
-well, and none that has ended as it was asked to is listed.
+well, and is not listed any more once it has ended as it was asked to. One that was killed is listed
+until it is silent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def missing(conn: psycopg.Connection[Any], living: dict[str, str]) -> list[str]:
     return [f"the row of {name} says that it does not live" for name in gone]
 
 
-def troubles(conn: psycopg.Connection[Any]) -> list[str]:
-    """The daemons that are listed although all have ended as asked."""
-    listed = conn.execute(LIVING.encode()).fetchmany(SHOWN)
+def troubles(conn: psycopg.Connection[Any], ended: dict[str, str]) -> list[str]:
+    """Of these daemons, which have ended as asked, those that are listed."""
+    listed = [row for row in conn.execute(LIVING.encode()) if row[0] in ended][:SHOWN]
     return [f"daemon {name} ({id}) is listed, and has ended" for id, name in listed]

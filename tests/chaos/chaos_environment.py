@@ -228,6 +228,7 @@ class Environment:
         self.in_doubt: dict[str, str] = {}
         self.signalled: set[int] = set()  # signals whose sending was acknowledged
         self.tuned = [0]  # values of an option, unset at first: the first holds, or one in doubt
+        self.living: dict[str, str] = {}  # daemons that are asked to end at last: names by ids
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
         self._verbose, self._last_logged = verbose, ""

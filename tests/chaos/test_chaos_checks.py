@@ -48,6 +48,7 @@ def checked(database, tmp_path) -> Told:
         token=key[3],
         ledger=tmp_path / "ledger",
         directory=tmp_path,
+        living={},
         troubles=[],
         windows=[],
         acknowledged={run_id: "chain"},
@@ -136,7 +137,9 @@ def test_a_daemon_that_is_listed_and_has_ended_is_found_and_one_that_lives_and_i
 
     conn.execute("select pgflowd.tell_daemon(%s)", (told,))
     assert chaos_daemons.missing(conn, {lives["id"]: "d0"}) == []
+    assert checked.found() == []
+    checked.living[lives["id"]] = "d0"
     assert checked.found() == ["daemon"]
     conn.execute("update pgflowd.daemons set alive_until = now() - interval '1 s'")
-    assert chaos_daemons.troubles(conn) == []
+    assert chaos_daemons.troubles(conn, checked.living) == []
     assert len(chaos_daemons.missing(conn, {lives["id"]: "d0"})) == 1

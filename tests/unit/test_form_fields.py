@@ -19,7 +19,7 @@ from pgflowd.web.actions.action import Fields
         ({}, lambda fields: fields.required("name"), "the field 'name' is missing"),
         ({"name": ""}, lambda fields: fields.required("name"), "is missing"),
         ({"name": ["paid"]}, lambda fields: fields.text("name"), "must be a text"),
-        ({"token": "x"}, lambda fields: fields.number("token"), "must be a whole number"),
+        ({"token": "x"}, lambda fields: fields.number("token", 99), "must be a whole number"),
         ({"payload": "{"}, lambda fields: fields.json("payload"), "is not JSON"),
     ],
 )
@@ -34,6 +34,10 @@ def test_what_is_empty_is_not_there_and_values_of_json_stay() -> None:
     form = Fields({"reason": "", "token": "", "payload": "", "all": "on"})
     document = Fields({"payload": 0, "all": False}, is_json=True)
 
-    assert (form.text("reason"), form.number("token"), form.json("payload", 7)) == (None, None, 7)
+    assert (form.text("reason"), form.number("token", 99), form.json("payload", 7)) == (
+        None,
+        None,
+        7,
+    )
     assert (form.is_set("all"), document.is_set("all")) == (True, False)
     assert document.json("payload", 7) == 0

@@ -265,3 +265,14 @@ def test_the_look_returns_only_to_pages_of_ours(web):
     assert 'data-theme="dark" data-times="local"' in web.get("/").text
     assert web.post("/appearance", data={"theme": "日本", "times": "\0"}).status_code == 303
     assert "data-theme" not in web.get("/").text
+
+
+def test_what_a_code_means_is_said_without_a_database(empty_database, serve):
+    address = serve(app(empty_database.dsn, user=anybody))
+
+    shown = httpx.get(f"{address}/explain/E302")
+    document = httpx.get(f"{address}/api/1/explain/E302")
+
+    assert httpx.get(f"{address}/runs").status_code == 503
+    assert shown.status_code == 200 and "the schema is missing or older" in shown.text
+    assert document.json()["code"] == "E302"

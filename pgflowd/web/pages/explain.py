@@ -65,9 +65,13 @@ def _codes_command(request: PageRequest) -> list[str]:
 
 
 PAGES = (
-    Page("/explain", "codes.html", codes, _codes_command, frozenset({"words"})),
+    Page(
+        "/explain", "codes.html", codes, _codes_command, frozenset({"words"}),
+        needs_database=False,
+    ),
     Page(
         "/explain/{code}", "explain.html", explained,
         lambda request: ["pgflowd", "explain", request.path["code"].upper()],
+        needs_database=False,
     ),
 )  # fmt: skip

@@ -32,7 +32,7 @@ class Document(Protocol):
 class PageRequest:
     """What a page is asked for; `query` has only names that the page knows."""
 
-    conn: Connection
+    conn: Connection  # None where the database is away, for pages that need none
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
 
@@ -111,6 +111,7 @@ class Page:
     # of a list: its document with rows that tabs show and it has no more, and which these are; rows
     # are told by the ids of their fragments
     with_rows: WithRows | None = None
+    needs_database: bool = True  # else it is shown without it, too
 
     def chosen(self, view: str | None) -> Page:
         """The page itself, or one of its views."""

@@ -14,8 +14,7 @@ from pgflowd.core.documents import versioned
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import HIDDEN
 from pgflowd.core.typed.schema_example import example_of
-from pgflowd.db.flows import input_schema
-from pgflowd.db.lookup import flow_slugs
+from pgflowd.db.flows import flow_names, input_schema
 from pgflowd.db.query import execute
 from pgflowd.db.runs import started_runs
 from pgflowd.db.starts import new_run_id
@@ -60,7 +59,7 @@ class StartForm:
 def start_form(request: PageRequest) -> StartForm:
     """The input of the flow's last run, else an example of its schema."""
     flow = request.path["flow"]
-    known = flow_slugs(request.conn)
+    known = execute(request.conn, flow_names())
     if flow not in known:
         raise unknown_flow(flow, known)
     schema = execute(request.conn, input_schema(flow))

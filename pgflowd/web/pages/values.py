@@ -17,7 +17,7 @@ from pgflowd.db.query import execute, execute_together
 from pgflowd.db.values import value_part
 from pgflowd.errors import NotFound
 from pgflowd.web.json_tree import JsonBranch, path_of, tree_of
-from pgflowd.web.pages.page import PageRequest
+from pgflowd.web.pages.page import PageRequest, refused
 
 What = Literal["input", "output"]
 MAX_STEPS = 20  # whose outputs are shown together
@@ -105,6 +105,8 @@ def whole_value(request: PageRequest) -> tuple[str, Any]:
     run, step = run_sync(request.conn, get_with_states(request.run_id())), request.word("step")
     refuse_unknown_step(run, step)
     what = request.one_of("what", ("input", "output")) or "output"
+    if step is not None and what == "input":
+        raise refused("what", what, "output, since a step has one input for each task")
     if step is None:
         return f"{short_id(run.run_id)}-{what}.json", run.input if what == "input" else run.output
     return f"{short_id(run.run_id)}-{step}.json", run.steps[step].output

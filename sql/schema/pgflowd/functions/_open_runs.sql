@@ -18,10 +18,11 @@ begin
      where run.status = 'started'
      union all
     select run.run_id
-      from (select one.run_id, one.status from pgflow.runs as one
-             where one.flow_slug = _open_runs.flow_slug
-             order by one.started_at desc limit 10000) as run
-     where run.status = 'started'
+      from (select one.run_id, one.status, one.flow_slug
+              from pgflow.runs as one  -- in the order of the index: see flow_grid
+             where one.flow_slug >= _open_runs.flow_slug
+             order by one.flow_slug, one.started_at desc limit 10000) as run
+     where run.status = 'started' and run.flow_slug = _open_runs.flow_slug
      union all
     select distinct waiting.run_id
       from pgflow.flows as flow
