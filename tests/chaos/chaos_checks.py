@@ -88,7 +88,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_undos.troubles(environment, _stood_still)
     troubles += chaos_versions.troubles(environment)
     troubles += chaos_output.troubles(conn)
-    troubles += chaos_daemons.troubles(conn, environment.living)
+    troubles += chaos_daemons.in_the_end(conn, environment.living)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
     return troubles

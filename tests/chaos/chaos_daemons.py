@@ -6,11 +6,15 @@ until it is silent.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 
+from pgflowd.testing.until import until
+
 SHOWN = 5
+HEARTBEATS_S = 45.0  # a worker that was killed counts as one that lives for less
 LIVING = "select daemon_id::text, name from pgflowd.daemons() where not is_silent"
 
 
@@ -25,3 +29,10 @@ def troubles(conn: psycopg.Connection[Any], ended: dict[str, str]) -> list[str]:
     """Of these daemons, which have ended as asked, those that are listed."""
     listed = [row for row in conn.execute(LIVING.encode()) if row[0] in ended][:SHOWN]
     return [f"daemon {name} ({id}) is listed, and has ended" for id, name in listed]
+
+
+def in_the_end(conn: psycopg.Connection[Any], ended: dict[str, str]) -> list[str]:
+    """The same, once no worker of theirs that was killed counts as one that lives."""
+    with suppress(AssertionError):
+        until(lambda: not troubles(conn, ended), HEARTBEATS_S)
+    return troubles(conn, ended)

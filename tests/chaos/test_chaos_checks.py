@@ -137,9 +137,9 @@ def test_a_daemon_that_is_listed_and_has_ended_is_found_and_one_that_lives_and_i
 
     conn.execute("select pgflowd.tell_daemon(%s)", (told,))
     assert chaos_daemons.missing(conn, {lives["id"]: "d0"}) == []
-    assert checked.found() == []
-    checked.living[lives["id"]] = "d0"
-    assert checked.found() == ["daemon"]
+    assert chaos_daemons.troubles(conn, checked.living) == []  # it was not asked to end
+    ended = {lives["id"]: "d0"}
+    assert len(chaos_daemons.troubles(conn, ended)) == 1
     conn.execute("update pgflowd.daemons set alive_until = now() - interval '1 s'")
-    assert chaos_daemons.troubles(conn, checked.living) == []
+    assert chaos_daemons.in_the_end(conn, ended) == []
     assert len(chaos_daemons.missing(conn, {lives["id"]: "d0"})) == 1

@@ -29,6 +29,7 @@ from pgflowd.db.query import Query
 from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
 from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
+from pgflowd.db.stalled import stalled_tasks
 from pgflowd.db.statistics import flow_buckets, flow_stats
 from pgflowd.db.values import value_part
 from pgflowd.testing.scratch import ScratchDatabase
@@ -123,6 +124,7 @@ QUERIES: Mapping[str, tuple[Query[object], int]] = {
     "daemons": (list_daemons(), 500),
     "sizes": (kept(), 300),
     "counts": (overview_counts(), 3_000),
+    "stalled tasks": (stalled_tasks(60.0), 90_000),  # of ten thousand whose messages are gone
 }
 
 
