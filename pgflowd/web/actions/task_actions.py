@@ -9,16 +9,15 @@ from typing import Any
 
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.json import encode
-from pgflowd.core.settings.sections import RecoverySettings
 from pgflowd.core.text import task_name
 from pgflowd.db import people, stalled, waits
 from pgflowd.db.query import Query, execute
 from pgflowd.errors import NotFound, WrongState
 from pgflowd.web.actions.action import ActionRequest, ActionResult, PageAction
+from pgflowd.web.pages.troubles import STALE_S
 
 _LEASE_S = 2 * 3600.0  # of what a person claims who names none
 _MAX_HOURS = 30 * 24  # as the database says
-_THRESHOLD_S = RecoverySettings().stale_threshold_s
 
 
 def requeue(request: ActionRequest) -> ActionResult:
@@ -31,7 +30,7 @@ def give_up(request: ActionRequest) -> ActionResult:
 
 def _change_stalled(request: ActionRequest, change: Callable[..., bool], done: str) -> ActionResult:
     key = request.task()
-    if not change(request.conn, *key, _THRESHOLD_S, request.reason, request.actor):
+    if not change(request.conn, *key, STALE_S, request.reason, request.actor):
         raise WrongState(f"{task_name(*key)} is not stalled (any more)", next="look at it again")
     return ActionResult(f"/runs/{key.run_id}", {done: [key.to_json()], "left": []})
 
