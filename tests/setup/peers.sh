@@ -7,6 +7,7 @@
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
 # Prometheus with promtool reads our metrics and alerts. nginx stands before the dashboard. Chromium shows the dashboard. strace shows what a daemon opens.
+# debootstrap makes the Debian in which root's tests install the package and the image, and buildah builds the image.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -34,6 +35,13 @@ if [ "$(id -u)" = 0 ] && ! command -v bridge >/dev/null; then
         exit 1
     fi
     install iproute2
+fi
+if [ "$(id -u)" = 0 ] && ! { command -v debootstrap && command -v buildah; } >/dev/null; then
+    if ! command -v apt-get >/dev/null; then
+        echo "root's tests of the image need buildah and debootstrap; install them" >&2
+        exit 1
+    fi
+    install buildah debootstrap
 fi
 if ! command -v systemd-analyze >/dev/null ||
     { [ "$(id -u)" = 0 ] && ! command -v dbus-daemon >/dev/null; }; then
