@@ -5,7 +5,7 @@ What child runs cost: a parent with 1,000 children, from its start to its end.
 
 Starts a PostgreSQL with durable settings, and a daemon that serves a parent's flow and a child's.
 The parent starts its children, waits for them and returns their number. Prints the table of "Child
-runs" in bench/README.md, as Markdown.
+runs" in docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

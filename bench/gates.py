@@ -7,7 +7,7 @@ Starts a PostgreSQL with durable settings. Ten tasks are started, claimed and re
 an ordinary flow, of one whose needs the worker has, and of one in which each has a limit of its
 own. Then so many tasks that nobody may take are put aside, and claims are measured beside them. At
 last a daemon executes tasks of which one may be at work. Prints the tables of "Gates" in
-bench/README.md, as Markdown.
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

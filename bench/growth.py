@@ -8,7 +8,7 @@ with statistics that were never gathered; the pages that each operation reads ar
 are few and when there are many. Then sessions start, claim and report as many tasks as they can,
 with and without a prune of 100,000 runs beside them; a prune that is killed in the middle goes on.
 Sizes are those of all tables, queues and archives, with their indexes. Prints the tables of
-"Growth" in bench/README.md, as Markdown; all are of one run.
+"Growth" in docs/background/benchmarks.md, as Markdown; all are of one run.
 """
 
 from __future__ import annotations

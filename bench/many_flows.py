@@ -7,7 +7,7 @@ Starts a PostgreSQL with its default of 100 connections, and a daemon with so ma
 five modules. When all flows are registered and asleep it measures the daemon for some seconds, with
 PostgreSQL beside it, and then the way from a start to the first line of a handler: of flows that
 sleep, and once more of the same, which are awake then. Prints the tables of "Many flows" in
-bench/README.md, as Markdown.
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

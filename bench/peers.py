@@ -202,7 +202,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, help="these systems only")
     parser.add_argument("--python", default=str(ROOT / ".venv-peers/bin/python"))
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
-    parser.add_argument("--markdown", action="store_true", help="tables for bench/README.md")
+    parser.add_argument(
+        "--markdown", action="store_true", help="tables for docs/background/benchmarks.md"
+    )
     parser.add_argument("--again", type=Path, metavar="FILE", help="print an earlier run's tables")
     args = parser.parse_args()
     if args.again:

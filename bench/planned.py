@@ -7,7 +7,7 @@ Starts a PostgreSQL with durable settings. For each number of planned runs a dat
 which begin in a year; the calls of clients, workers and the sweeper are measured in each, in turn,
 so that noise meets all alike. Then 10,000 are due at once, and begin by calls as the sweeper makes
 them. At last a daemon serves a flow whose runs wait in line for one key. Prints the tables of
-"Planned runs" in bench/README.md, as Markdown.
+"Planned runs" in docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

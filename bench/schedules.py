@@ -6,7 +6,7 @@ How late ticks are on an idle daemon, and what schedules cost that are not due.
 Starts a PostgreSQL with durable settings and a daemon. Its CPU and that of the server are measured
 over the same time without schedules and with so many, which tick in a year, in turn. Then a
 schedule ticks each second, and 1,000 tick at the same moment. Prints the tables of "Schedules" in
-bench/README.md, as Markdown.
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ What annotations cost a task: those that are notes, and those that are decoded.
 Measures what a runner does in Python between the frame of a task and the body of its result: the
 arguments, the call, the output. Each way takes an order of three lines, and takes turns with the
 others. "As before" is the same without a look for codecs. Prints the table of "Types" in
-bench/README.md, as Markdown.
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ What undos cost: those that nobody uses, and the undo of a map.
 Starts a PostgreSQL with durable settings. Runs of a step that fails are claimed and reported, in
 turn: of a flow without an undo, of one whose runs are kept, of one whose runs are undone. Then a
 daemon executes a map, whose run fails and is undone. Prints the tables of "Undos" in
-bench/README.md, as Markdown.
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Starts a PostgreSQL with durable settings. For each number of waiting tasks a da
 all asleep for a year; the calls of workers and of the sweeper are measured in each, in turn, so
 that noise meets all alike. Then 20,000 waits are due at once, and are freed by calls as the sweeper
 makes them. At last a daemon serves a flow whose tasks sleep until a moment, or wait for a signal.
-Prints the tables of "Waits" in bench/README.md, as Markdown.
+Prints the tables of "Waits" in docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ What the dashboard costs: the first byte of each page, and 200 tabs that view on
 Starts a PostgreSQL with durable settings, writes so many ended runs into it, and `pgflowd web`
 beside it. First each page is asked for eleven times. Then tabs view a run that is still, then one
 whose tasks end four times a second. CPU is that of the web process, and of PostgreSQL with all its
-processes, in percent of a core. Prints the tables of "The dashboard" in bench/README.md, as
-Markdown.
+processes, in percent of a core. Prints the tables of "The dashboard" in
+docs/background/benchmarks.md, as Markdown.
 """
 
 from __future__ import annotations

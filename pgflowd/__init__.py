@@ -4,7 +4,7 @@ pgflowd executes DAG workflows whose state is in PostgreSQL.
 Applications import from here: `Flow` and `job` to define flows, `Fail`, `RetryAfter`, `Suspended`
 and `Context` for handlers, `Client` and `AsyncClient` to start and follow runs, and the errors that
 these raise. Each name is loaded at its first use, so a runner that imports its flows does not load
-psycopg, and a command loads little. docs/api.md lists them.
+psycopg, and a command loads little. docs/reference/python-api.md lists them.
 """
 
 from __future__ import annotations

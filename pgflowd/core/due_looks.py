@@ -2,9 +2,9 @@
 When the sweeper looks for what is due, and until when its row says that it sleeps.
 
 A sweeper that sleeps has a row, and whoever makes something due before its end notifies; so a
-sleeper misses nothing (docs/design/doorbells.md, section 4). While there is work all the time the
-row says that it is awake: it looks every few milliseconds, and nobody notifies. When it lies down
-it looks once more, and again while transactions are open that may have missed its row. Pure.
+sleeper misses nothing (docs/background/doorbells.md, section 4). While there is work all the time
+the row says that it is awake: it looks every few milliseconds, and nobody notifies. When it lies
+down it looks once more, and again while transactions are open that may have missed its row. Pure.
 """
 
 from __future__ import annotations

@@ -195,4 +195,4 @@ def _checked_after_mode(after: object, mode: object) -> str:
 
 
 def _bad_wish(text: str) -> RunError:
-    return RunError(text, code="E432", next="see docs/planned-runs.md")
+    return RunError(text, code="E432", next="see docs/guides/planned-runs.md")

@@ -1,5 +1,5 @@
 """
-Arms and disarms workers: their rows in the table of doorbells (docs/design/doorbells.md).
+Arms and disarms workers: their rows in the table of doorbells (docs/background/doorbells.md).
 
 Each function returns a `Query`. A worker's travel with a report or a claim; the sweeper keeps the
 doorbells of workers that sleep.

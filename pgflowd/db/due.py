@@ -1,7 +1,7 @@
 """
 Does what is due in the database: gives signals to who waits for them, frees who has waited enough.
 
-Each function returns a `Query` for the sweeper (docs/design/doorbells.md, section 4).
+Each function returns a `Query` for the sweeper (docs/background/doorbells.md, section 4).
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def translation_of(error: ServerError, user: str | None = None) -> PgflowdError 
         return _unreachable(text)
     if state == "54000" and _MAP_LENGTH.match(text):
         remedy = "give it fewer elements, each with more work, or raise max_map_elements"
-        return MapInput(text, code="E404", next=f"{remedy} (docs/handlers.md)")
+        return MapInput(text, code="E404", next=f"{remedy} (docs/guides/handlers.md)")
     if state == "P0001" and _MAP_INPUT.match(text):
         return MapInput(text, next="start it with a JSON array, one element per task")
     if error.schema in ("pgflow", "pgflowd") and error.constraint in CONSTRAINTS:

@@ -6,7 +6,7 @@ For applications of Django: starts in their transactions, flows that use the ORM
     PGFLOWD = {"using": "default", "config": "pgflowd.toml"}   # these are optional settings
 
 `manage.py pgflowd …` is the command line, if "pgflowd.django" is among INSTALLED_APPS.
-docs/django.md shows all of it. Django must be installed.
+docs/guides/django.md shows all of it. Django must be installed.
 """
 
 from __future__ import annotations

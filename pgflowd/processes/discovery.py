@@ -2,7 +2,7 @@
 Imports one entry of the config, reports its flows and all problems, and ends.
 
 The supervisor and commands, which never import user code, start one process for each entry, so
-a module cannot hide the others or spoil their imports (docs/design/supervision.md, rule 3). The
+a module cannot hide the others or spoil their imports (docs/background/supervision.md, rule 3). The
 result is one JSON text, sent in parts. A discovery never connects to the database.
 """
 

@@ -1,7 +1,7 @@
 """
 Exports spans by OpenTelemetry, over OTLP/HTTP, as the variables OTEL_… say.
 
-It is an observer (docs/design/supervision.md, rules 50 to 53), and the only process of a daemon
+It is an observer (docs/background/supervision.md, rules 50 to 53), and the only process of a daemon
 that imports OpenTelemetry by itself. Workers and runners send it spans as datagrams, without
 waiting. What a collector does not take is kept and tried again, while there is room in the queue;
 what exceeds it is dropped and counted. A batch that the collector refuses for good has failed.

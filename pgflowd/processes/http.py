@@ -1,7 +1,7 @@
 """
 Answers health checks and scrapes over HTTP: `/livez`, `/readyz` and `/metrics`.
 
-It is an observer (docs/design/supervision.md, rules 50 to 53): without a connection to the
+It is an observer (docs/background/supervision.md, rules 50 to 53): without a connection to the
 database, and without user code. It asks the supervisor over the control socket and keeps each
 answer for a second, so that many scrapes cost the supervisor one. A connection has one request and
 is then closed. When there are too many, the one that has not sent its request for longest makes

@@ -4,7 +4,7 @@ The parts that listener and sweeper share: a loop without asyncio and threads, a
 `Service` waits for messages of the supervisor and for other sockets, sends a heartbeat every
 5 s, and raises StopRequested when it is to end, also during a call to a database that hangs.
 `DatabaseLink` is one connection that reconnects by itself: an unavailable database is a state,
-never a crash (docs/design/failures.md, D4). `limited` shuts a connection's socket when a call
+never a crash (docs/background/failures.md, D4). `limited` shuts a connection's socket when a call
 takes too long; nothing else ends a call on a half-open connection.
 """
 

@@ -1,7 +1,7 @@
 """
 The checks of the chaos: what must hold at any time, and what must have happened in the end.
 
-The invariants are those of docs/design/failures.md, section 3. The ledger is what handlers
+The invariants are those of docs/background/failures.md, section 3. The ledger is what handlers
 themselves wrote down; it is copied beside the tables, and both are compared.
 """
 

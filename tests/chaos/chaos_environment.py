@@ -470,7 +470,7 @@ class Environment:
             code = place.daemon.process.poll()
             if code is None:
                 continue
-            # docs/design/supervision.md, rule 6
+            # docs/background/supervision.md, rule 6
             unready = place.hurt and not place.daemon.events("supervisor.ready")
             expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end + [1] * unready
             if code not in expected:

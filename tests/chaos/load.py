@@ -4,7 +4,7 @@ Load: an hour's worth of mixed work squeezed into minutes, while every process i
     python tests/chaos/load.py --tasks 200000        make load TASKS=200000
 
 Memory of each process that lives on stays flat, no descriptor is leaked, queue tables are
-vacuumed as planned (docs/design/failures.md, D7) and stay small, and every run ends as it must.
+vacuumed as planned (docs/background/failures.md, D7) and stay small, and every run ends as it must.
 """
 
 from __future__ import annotations

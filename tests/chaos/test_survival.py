@@ -2,7 +2,7 @@
 The short chaos: random faults for a while, and nothing is lost or done twice.
 
 The long one is by hand: `make chaos MINUTES=30`. A failure prints the seed and how to repeat it.
-It shows G1 to G9, and the rows of docs/design/failures.md that random kills, freezes, cuts and
+It shows G1 to G9, and the rows of docs/background/failures.md that random kills, freezes, cuts and
 restarts can bring about.
 """
 

@@ -63,7 +63,7 @@ def test_the_document_has_the_parts_of_the_page(pgflowd):
         ("code", "python"), ("code", "python"), ("code", "console"), ("printed", None),
     ]  # fmt: skip
     assert page["related"][0] == "W322"
-    assert page["pages"] == ["docs/changing-flows.md"]
+    assert page["pages"] == ["docs/guides/changing-flows.md"]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

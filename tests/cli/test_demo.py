@@ -26,7 +26,7 @@ from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.until import until
 
 COMMAND = [str(Path(sys.executable).with_name("pgflowd")), "demo"]
-PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from support import documents
 from pgflowd.cli.main import cli, run
 from pgflowd.core.exit_codes import ExitCode
 
-PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
 
 FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",

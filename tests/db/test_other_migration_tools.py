@@ -1,4 +1,4 @@
-"""`pgflowd db sql` within Alembic, Django and Flyway, as docs/applications.md shows it."""
+"""`pgflowd db sql` within Alembic, Django and Flyway, as docs/guides/applications.md shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgflowd.cli.main import run
 from pgflowd.db import schema
 from pgflowd.db.schema.files import newest_version
 
-PAGE = "docs/applications.md"
+PAGE = "docs/guides/applications.md"
 OLDER = newest_version() - 1
 
 

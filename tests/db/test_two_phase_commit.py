@@ -1,4 +1,6 @@
-"""A transaction that has started a run cannot be prepared, which docs/questions.md explains."""
+"""
+A transaction that has started a run cannot be prepared, which docs/guides/questions.md explains.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from support.own_server import OwnServer
 
 from pgflowd import Client
 
-QUESTIONS = Path(__file__).parents[2] / "docs" / "questions.md"
+QUESTIONS = Path(__file__).parents[2] / "docs/guides/questions.md"
 
 
 @covers("database 26")

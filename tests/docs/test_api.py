@@ -1,4 +1,4 @@
-"""docs/api.md lists all public names, and what it says of errors is true."""
+"""docs/reference/python-api.md lists all public names, and what it says of errors is true."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pgflowd
 import pgflowd.errors
 import pgflowd.testing
 
-PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text("utf-8")
 ERRORS = {
     name: value
     for name, value in vars(pgflowd.errors).items()

@@ -1,4 +1,7 @@
-"""The code of docs/applications.md that starts runs; test_other_migration_tools.py has the rest."""
+"""
+The code of docs/guides/applications.md that starts runs; test_other_migration_tools.py has the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def test_an_order_and_its_run_are_committed_together(database) -> None:
     page: dict[str, Any] = vars(module)
     shop.do("select pgflow.create_flow('orders')")
     shop.do("select pgflow.add_step('orders', 'pay')")
-    of_sqlalchemy, of_asyncpg, *_ = blocks_of("docs/applications.md", "python")
+    of_sqlalchemy, of_asyncpg, *_ = blocks_of("docs/guides/applications.md", "python")
     exec(of_sqlalchemy, page)
     exec(of_asyncpg, page)
 

@@ -26,16 +26,18 @@ from pgflowd.core.settings.toml_lines import lines_of
 from pgflowd.testing.until import until
 
 PROJECT = Path(__file__).parents[2]
+BACKGROUND = sorted(PROJECT.glob("docs/background/*.md"))
 PAGES = [
     page
-    for pattern in (
-        "*.md", "docs/*.md", "docs/operate/*.md", "docs/coming-from/*.md", "docs/errors/*.md",
-        "sql/*.md", "sql/migrations/*.md", "bench/*.md",
-    )
+    for pattern in ("*.md", "docs/**/*.md", "sql/*.md", "sql/migrations/*.md", "bench/*.md")
     for page in sorted(PROJECT.glob(pattern))
-]  # fmt: skip
+    if page not in BACKGROUND
+]
 INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
-STAND_FOR = {"RUN": "@last", "TASK": "@last/step#0"}  # as docs/commands.md has these words
+STAND_FOR = {
+    "RUN": "@last",
+    "TASK": "@last/step#0",
+}  # as docs/reference/commands.md has these words
 PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ")  # each has a test of its own
 
 
@@ -139,7 +141,7 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, *sorted(PROJECT.glob("docs/design/*.md"))],
+    [*PAGES, *BACKGROUND],
     ids=lambda page: str(page.relative_to(PROJECT)),
 )
 def test_a_command_within_a_text_exists(page, tmp_path, monkeypatch):

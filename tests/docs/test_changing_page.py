@@ -1,4 +1,4 @@
-"""What docs/changing-flows.md tells to do on Monday, with a daemon and open runs."""
+"""What docs/guides/changing-flows.md tells to do on Monday, with a daemon and open runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from support.pages import blocks_of
 
 from pgflowd.testing.until import until
 
-PAGE = "docs/changing-flows.md"
+PAGE = "docs/guides/changing-flows.md"
 
 
 def test_a_step_is_added_on_monday_with_runs_open(tmp_path, database) -> None:

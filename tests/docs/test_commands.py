@@ -1,4 +1,4 @@
-"""docs/commands.md names every key that `--json` prints, and every exit code there is."""
+"""docs/reference/commands.md names every key that `--json` prints, and every exit code there is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgflowd.core.documents.daemon import DaemonFacts, status_of
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.supervision.decide import on_exit
 
-PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
 FREE = {
     "input",
     "output",

@@ -14,15 +14,15 @@ from pgflowd.errors import TITLES
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
-    "rule": "docs/design/supervision.md",
-    "row": "docs/design/failures.md",
-    "P": "docs/design/failures.md",
-    "D": "docs/design/failures.md",
-    "trap": "docs/design/runners.md",
-    "G": "GUARANTEES.md",
-    "database": "docs/design/findings.md",
-    "newcomer": "docs/design/findings.md",
-    "outside": "docs/design/findings.md",
+    "rule": "docs/background/supervision.md",
+    "row": "docs/background/failures.md",
+    "P": "docs/background/failures.md",
+    "D": "docs/background/failures.md",
+    "trap": "docs/background/runners.md",
+    "G": "docs/reference/guarantees.md",
+    "database": "docs/background/findings.md",
+    "newcomer": "docs/background/findings.md",
+    "outside": "docs/background/findings.md",
 }
 COVERED = ("rule", "row", "P")  # each of these has a test; the others may be named by one
 NOT_COVERED: dict[str, str] = {}  # a reference, and why no test can show it
@@ -102,8 +102,8 @@ def test_no_test_has_a_number_of_the_design_in_its_name() -> None:
 
 
 def events_of_the_log() -> list[str]:
-    """The events that docs/design/surface.md lists."""
-    page = (ROOT / "docs/design/surface.md").read_text("utf-8")
+    """The events that docs/background/surface.md lists."""
+    page = (ROOT / "docs/background/surface.md").read_text("utf-8")
     lines = re.findall(r"^([a-z]+)\.([a-z_]+(?:\|[a-z_]+)*)$", page, re.MULTILINE)
     return [f"{subject}.{verb}" for subject, verbs in lines for verb in verbs.split("|")]
 

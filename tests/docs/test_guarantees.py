@@ -1,4 +1,4 @@
-"""GUARANTEES.md promises nothing without a test that shows it."""
+"""docs/reference/guarantees.md promises nothing without a test that shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "GUARANTEES.md").read_text("utf-8")
+PAGE = (ROOT / "docs/reference/guarantees.md").read_text("utf-8")
 SQL = (ROOT / "sql/schema/pgflowd/functions/violations.sql").read_text("utf-8")
 NAMED = re.findall(r"^- `(\S+\.py)::(\w+)`$", PAGE, re.MULTILINE)
 
@@ -37,4 +37,4 @@ def test_the_invariants_of_the_page_are_those_that_doctor_checks():
 
 
 def test_the_readme_leads_to_it():
-    assert "(GUARANTEES.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert "(docs/reference/guarantees.md)" in (ROOT / "README.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The code of docs/history.md, in Python and in SQL."""
+"""The code of docs/operate/history.md, in Python and in SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from support.pages import blocks_of
 from support.shop import Shop
 
-PAGE = "docs/history.md"
+PAGE = "docs/operate/history.md"
 
 
 def test_the_page_reads_the_story_of_a_run_and_its_attempts(database) -> None:

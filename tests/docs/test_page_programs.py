@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from support.pages import ROOT, blocks_of, executed
+from pathlib import Path
 
-PAGES = {page.stem: f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
-PROGRAMS = {name: page for name, page in PAGES.items() if blocks_of(page, "python")}
+import pytest
+from support.pages import ROOT, executed, pages_with
+
+PROGRAMS = {Path(page).stem: page for page in pages_with("python", "start", "guides", "operate")}
 WITH_OWN_TESTS = {"applications", "django", "testing", "web"}  # several programs each
 WITH_TESTS = [
     name

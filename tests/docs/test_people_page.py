@@ -1,4 +1,4 @@
-"""The tutorial of docs/people.md, with a real daemon."""
+"""The tutorial of docs/guides/people.md, with a real daemon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.pages import blocks_of
 
 from pgflowd.testing.until import until
 
-PAGE = "docs/people.md"
+PAGE = "docs/guides/people.md"
 
 
 def test_a_person_does_a_task_as_the_tutorial_says(tmp_path, database) -> None:

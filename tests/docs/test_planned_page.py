@@ -1,4 +1,4 @@
-"""The code of docs/planned-runs.md, in Python and in SQL."""
+"""The code of docs/guides/planned-runs.md, in Python and in SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from support.pages import blocks_of
 from support.shop import Shop
 
-PAGE = "docs/planned-runs.md"
+PAGE = "docs/guides/planned-runs.md"
 
 
 def test_what_the_page_starts_is_planned(database) -> None:

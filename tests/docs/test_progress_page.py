@@ -1,4 +1,4 @@
-"""The Python of docs/progress.md tells what the page says."""
+"""The Python of docs/guides/progress.md tells what the page says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pgflowd.testing import run_flow
 
 
 def test_the_step_of_the_page_tells_of_each_page() -> None:
-    flow = executed("docs/progress.md")["flow"]
+    flow = executed("docs/guides/progress.md")["flow"]
 
     run = run_flow(flow, {"urls": ["a", "b"]})
 

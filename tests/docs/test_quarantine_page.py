@@ -1,4 +1,6 @@
-"""The Python of docs/quarantine.md: the options of its step are those that the page names."""
+"""
+The Python of docs/operate/quarantine.md: the options of its step are those that the page names.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from support.pages import executed
 
 
 def test_the_step_of_the_page_is_set_aside_after_three_stalls() -> None:
-    images = executed("docs/quarantine.md")["images"]
+    images = executed("docs/operate/quarantine.md")["images"]
 
     (step,) = images.shape()["steps"]
 

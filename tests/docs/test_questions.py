@@ -1,4 +1,4 @@
-"""What docs/questions.md tells users to do works."""
+"""What docs/guides/questions.md tells users to do works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgflowd import Context, Flow, RunExists
 from pgflowd.testing import run_flow
 from pgflowd.testing.scratch import ScratchDatabase
 
-PAGE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/guides/questions.md").read_text("utf-8")
 
 imports = Flow("import_orders")
 

@@ -1,4 +1,4 @@
-"""The code of docs/schedules.md: its flows, its clients and its SQL."""
+"""The code of docs/guides/schedules.md: its flows, its clients and its SQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.shop import Shop
 
 from pgflowd.db import flows
 
-PAGE = "docs/schedules.md"
+PAGE = "docs/guides/schedules.md"
 
 
 def test_what_the_page_says_can_be_done(database: Any, capsys: Any) -> None:

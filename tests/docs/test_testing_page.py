@@ -1,4 +1,4 @@
-"""The tests of docs/testing.md are tests."""
+"""The tests of docs/guides/testing.md are tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support.pages import blocks_of
 
 page: dict[str, Any] = {}
-for block in blocks_of("docs/testing.md", "python"):
+for block in blocks_of("docs/guides/testing.md", "python"):
     exec(block, page)
 TESTS = [value for name, value in page.items() if name.startswith("test_")]
 

@@ -1,4 +1,4 @@
-"""The Python of docs/typed-handlers.md does what the page says."""
+"""The Python of docs/guides/typed-handlers.md does what the page says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.pages import ROOT, blocks_of
 
 from pgflowd.testing import run_flow
 
-PAGE = "docs/typed-handlers.md"
+PAGE = "docs/guides/typed-handlers.md"
 
 
 def listings() -> list[str]:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.pages import ROOT, blocks_of
+from support.pages import ROOT, blocks_of, pages_with
 
-PAGES = {page.stem: f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
-PROGRAMS = {name: page for name, page in PAGES.items() if blocks_of(page, "python")}
-# what is no program: the same flow on Monday and on Tuesday, a project of a library without types
-OTHERS = {"changing-flows", "django"}
+PROGRAMS = {Path(page).stem: page for page in pages_with("python", "start", "guides", "operate")}
+# what is no program: the same flow on Monday and on Tuesday, a project of a library without types,
+# excerpts
+OTHERS = {"changing-flows", "django", "observe", "dashboard"}
 # of these pages the first so many listings make one; others stand in files of their own
 FIRST = {"applications": 2, "testing": 3, "typed-handlers": 3, "web": 7}
 READ_BY_PYRIGHT = [f"{name.replace('-', '_')}_page.py" for name in FIRST]
@@ -39,7 +39,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             blocks = [block for block in blocks if "pgflow_db" not in block]  # it has no type
         if name not in OTHERS:
             (directory / f"{name.replace('-', '_')}_page.py").write_text("\n\n".join(blocks))
-    (directory / "models_page.py").write_text(blocks_of(PAGES["typed-handlers"], "python")[3])
+    (directory / "models_page.py").write_text(blocks_of(PROGRAMS["typed-handlers"], "python")[3])
     (directory / "mypy.ini").write_text(CONFIG)
     return directory
 

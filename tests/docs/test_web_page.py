@@ -1,4 +1,4 @@
-"""The applications of docs/web.md, served and asked over sockets."""
+"""The applications of docs/guides/web.md, served and asked over sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgflowd.testing.until import until
 MODULE = types.ModuleType("web_page")  # where annotations are looked up
 sys.modules["web_page"] = MODULE
 PAGE: dict[str, Any] = vars(MODULE)
-for block in blocks_of("docs/web.md", "python"):
+for block in blocks_of("docs/guides/web.md", "python"):
     exec(block, PAGE)
 
 payments = Flow("payments")

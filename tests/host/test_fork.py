@@ -1,4 +1,4 @@
-"""Forking a child: its first acts, and its death with its parent (docs/design/runners.md)."""
+"""Forking a child: its first acts, and its death with its parent (docs/background/runners.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systemd units: hardened, and as docs/design/surface.md wants them."""
+"""The systemd units: hardened, and as docs/background/surface.md wants them."""
 
 from __future__ import annotations
 

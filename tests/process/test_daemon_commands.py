@@ -140,7 +140,7 @@ def test_metrics_of_a_running_daemon(setup, database):
 
 
 def test_commands_with_json_answer_as_the_page_documents(setup, database):
-    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
     section = page.partition("### drain, stop, reload")[2].partition("###")[0]
     setup.flow("alpha")
     daemon = setup.serve()

@@ -1,4 +1,4 @@
-"""A project with the code of docs/django.md: its own tests, and a daemon that serves it."""
+"""A project with the code of docs/guides/django.md: its own tests, and a daemon that serves it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.pages import blocks_of
 
 from pgflowd.testing.until import until
 
-PAGE = "docs/django.md"
+PAGE = "docs/guides/django.md"
 TASKS = "django.tasks" if django.VERSION >= (6,) else "django_tasks"  # of its own, or a package
 MODELS = """
 from django.db import models

@@ -1,4 +1,6 @@
-"""Flows whose processes go wrong, and what other flows notice (docs/design/failures.md, A-C)."""
+"""
+Flows whose processes go wrong, and what other flows notice (docs/background/failures.md, A-C).
+"""
 
 from __future__ import annotations
 

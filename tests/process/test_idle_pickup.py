@@ -1,4 +1,4 @@
-"""The time until an idle daemon begins a started run (docs/design/failures.md, P23)."""
+"""The time until an idle daemon begins a started run (docs/background/failures.md, P23)."""
 
 from __future__ import annotations
 

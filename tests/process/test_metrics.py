@@ -1,4 +1,6 @@
-"""`pgflowd status --metrics`: every metric of docs/design/surface.md, with what really happened."""
+"""
+`pgflowd status --metrics`: every metric of docs/background/surface.md, with what really happened.
+"""
 
 from __future__ import annotations
 

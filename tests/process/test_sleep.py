@@ -1,5 +1,6 @@
 """
-Flows without work sleep, and wake when there is work (docs/design/supervision.md, rules 54, 55).
+Flows without work sleep, and wake when there is work (docs/background/supervision.md, rules 54,
+55).
 
 Where `notify_fallback` is ten minutes, whatever is done was found without it.
 """

@@ -1,7 +1,7 @@
 """
 Doorbells by real sessions: who notifies, whom `writers` names, and that no wake is lost.
 
-docs/design/doorbells.md has the proof. The last test executes random orders of steps, as
+docs/background/doorbells.md has the proof. The last test executes random orders of steps, as
 `tests/unit/test_doorbell_random.py` does with a model.
 """
 

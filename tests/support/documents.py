@@ -101,7 +101,7 @@ def _words_of(args: Sequence[str]) -> str:
 
 
 def _file(schema: Schema, description: str) -> str:
-    page = "docs/commands.md says what each key means."
+    page = "docs/reference/commands.md says what each key means."
     return _text({"$schema": DIALECT, "description": f"{description} {page}", **schema})
 
 

@@ -1,10 +1,10 @@
 """
 A worker's engine, senders of messages, and a database between them, in any order of their steps.
 
-`Store` is the database: `ModelStore` has the rules of docs/design/doorbells.md and nothing else,
-and can stop between any two steps; tests with real sessions bring another one. Nothing but the
-doorbell can bring a message to the worker here: the fallback is years away, and no answer of the
-database tells how many messages wait.
+`Store` is the database: `ModelStore` has the rules of docs/background/doorbells.md and nothing
+else, and can stop between any two steps; tests with real sessions bring another one. Nothing but
+the doorbell can bring a message to the worker here: the fallback is years away, and no answer of
+the database tells how many messages wait.
 """
 
 from __future__ import annotations

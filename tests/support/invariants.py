@@ -1,7 +1,7 @@
 """
 The independent oracle of the invariants: queries that return no row after any test.
 
-They are those of docs/design/failures.md, section 3, written a second time, independently of
+They are those of docs/background/failures.md, section 3, written a second time, independently of
 `pgflowd.violations()`. `OF_ALL` holds in every database, `OF_LEASES` where each claim took a lease
 and the whole history is kept, `OF_EACH_FLOW` for the flows that have a queue. `OF_ORACLE` also
 reads the file that handlers write (oracle.py), and looks at the runs that appear in it. I1, that no

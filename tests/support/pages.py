@@ -18,6 +18,13 @@ def blocks_of(page: str, language: str) -> list[str]:
     return [match[2] for match in BLOCK.finditer(text) if match[1] == language]
 
 
+def pages_with(language: str, *parts: str) -> list[str]:
+    """The pages of these parts of docs/ that have a block in this language."""
+    found = [page for part in parts for page in sorted((ROOT / "docs" / part).glob("*.md"))]
+    paths = [str(page.relative_to(ROOT)) for page in found]
+    return [path for path in paths if blocks_of(path, language)]
+
+
 def executed(page: str) -> dict[str, Any]:
     """What a page's Python, taken as one program, has defined."""
     module = ModuleType(f"page_{Path(page).stem.replace('-', '_')}")

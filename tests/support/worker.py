@@ -4,7 +4,7 @@ A real worker for a test: forked as the supervisor forks it, ordered through its
     worker = start_worker('''...a module with flows...''', max_concurrency=4)
     worker.start_run("flow", {"x": 1})
 
-Times are those of profile T (docs/design/failures.md, section 2). At the end nothing of it may
+Times are those of profile T (docs/background/failures.md, section 2). At the end nothing of it may
 be left.
 """
 

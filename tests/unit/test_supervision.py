@@ -1,4 +1,4 @@
-"""Decisions of the supervisor: each pure rule of docs/design/supervision.md."""
+"""Decisions of the supervisor: each pure rule of docs/background/supervision.md."""
 
 from __future__ import annotations
 

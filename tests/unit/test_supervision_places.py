@@ -1,4 +1,4 @@
-"""The budget of connections, in the supervisor's tree: docs/design/supervision.md, rule 56."""
+"""The budget of connections, in the supervisor's tree: docs/background/supervision.md, rule 56."""
 
 from __future__ import annotations
 

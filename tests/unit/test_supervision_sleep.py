@@ -1,4 +1,4 @@
-"""Workers that sleep, in the supervisor's tree: docs/design/supervision.md, rules 54 and 55."""
+"""Workers that sleep, in the supervisor's tree: docs/background/supervision.md, rules 54 and 55."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-The type check from producer to consumer: the table of docs/typed-handlers.md, for all libraries,
-and its promise: where it says that a type fits, each value of the producer is decoded.
+The type check from producer to consumer: the table of docs/guides/typed-handlers.md, for all
+libraries, and its promise: where it says that a type fits, each value of the producer is decoded.
 """
 # ruff: noqa: UP007, UP045  the unions are of values, for which Python 3.11 has no other spelling
 

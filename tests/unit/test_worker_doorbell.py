@@ -1,4 +1,4 @@
-"""When a worker arms and disarms, and when it looks by itself (docs/design/doorbells.md)."""
+"""When a worker arms and disarms, and when it looks by itself (docs/background/doorbells.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a worker falls asleep: docs/design/supervision.md, rule 54."""
+"""When a worker falls asleep: docs/background/supervision.md, rule 54."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker whose database is slow, away, or wrong (docs/design/failures.md, A, E and G)."""
+"""A worker whose database is slow, away, or wrong (docs/background/failures.md, A, E and G)."""
 
 from __future__ import annotations
 

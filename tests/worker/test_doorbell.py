@@ -1,5 +1,5 @@
 """
-The doorbell of a real worker (docs/design/doorbells.md).
+The doorbell of a real worker (docs/background/doorbells.md).
 
 No listener runs here and no fallback comes, so nothing but the worker itself finds a message.
 """

@@ -1,4 +1,4 @@
-"""Handlers that go wrong, in every way they can (docs/design/failures.md, part D)."""
+"""Handlers that go wrong, in every way they can (docs/background/failures.md, part D)."""
 
 from __future__ import annotations
 

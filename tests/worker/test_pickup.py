@@ -1,5 +1,5 @@
 """
-How an idle worker finds new work (docs/design/failures.md, P23).
+How an idle worker finds new work (docs/background/failures.md, P23).
 
 Counted in claims, not in seconds.
 """

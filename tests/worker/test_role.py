@@ -1,4 +1,4 @@
-"""A worker that logs in with the least rights (docs/design/failures.md, section 5)."""
+"""A worker that logs in with the least rights (docs/background/failures.md, section 5)."""
 
 from __future__ import annotations
 

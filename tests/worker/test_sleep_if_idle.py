@@ -1,4 +1,4 @@
-"""A worker that is asked to give its place away: docs/design/supervision.md, rule 54."""
+"""A worker that is asked to give its place away: docs/background/supervision.md, rule 54."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """
 `pgflowd serve`: the daemon in the foreground.
 
-It runs until a signal or `pgflowd stop` ends it. The exit code says why (docs/commands.md).
+It runs until a signal or `pgflowd stop` ends it. The exit code says why
+(docs/reference/commands.md).
 """
 
 from __future__ import annotations

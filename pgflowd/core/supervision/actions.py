@@ -1,7 +1,7 @@
 """
 The actions that `core.supervision` decides and the supervisor performs, in their order.
 
-Each becomes a log record where docs/design/supervision.md, rule 49, asks for one. Pure.
+Each becomes a log record where docs/background/supervision.md, rule 49, asks for one. Pure.
 """
 
 from __future__ import annotations

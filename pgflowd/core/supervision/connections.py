@@ -1,6 +1,6 @@
 """
 What the children say about connections: how many the server has left, who wants a second one, and
-who stays awake although its place is needed (docs/design/supervision.md, rule 56). Pure.
+who stays awake although its place is needed (docs/background/supervision.md, rule 56). Pure.
 """
 
 from __future__ import annotations

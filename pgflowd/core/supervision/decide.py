@@ -2,7 +2,7 @@
 Decides what the supervisor does when a child is ready, ends or is silent, and when it is stopped.
 
 Each `on_…` takes the tree, an event and the time, and returns the changed tree and the actions,
-in order. docs/design/supervision.md has the rules. The order of starts and stops is in
+in order. docs/background/supervision.md has the rules. The order of starts and stops is in
 `transition`; `reload` decides reloads. Pure.
 """
 
@@ -181,7 +181,7 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
 
 def _on_observer_exit(transition: TreeTransition, child: ChildEntry, exit: ChildExit) -> None:
     """An observer ended without being asked: nobody else notices (rules 51 and 52 of
-    docs/design/supervision.md)."""
+    docs/background/supervision.md)."""
     if exit.kind is ExitKind.CANNOT_START:
         _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
         return

@@ -1,5 +1,6 @@
 """
-Classifies the exit of a child, by the table of exit codes in docs/design/supervision.md, section 1.
+Classifies the exit of a child, by the table of exit codes in docs/background/supervision.md,
+section 1.
 
 A 10, 11 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
 accident. Any other exit that was not asked for is a crash, 0 included. Pure.

@@ -49,7 +49,7 @@ class ChildKind:
     depends_on: Callable[[Settings], object] = lambda settings: None  # a change replaces the child
     status: tuple[StatusField, ...] = ()
     summary: Callable[[Mapping[str, Any]], list[str]] = lambda status: []  # of its status, as text
-    is_observer: bool = False  # beside the tree (docs/design/supervision.md, rule 50)
+    is_observer: bool = False  # beside the tree (docs/background/supervision.md, rule 50)
     is_wanted: Callable[[Settings], bool] = lambda settings: True  # else there is no process
 
     def child_id(self, name: str = "") -> str:

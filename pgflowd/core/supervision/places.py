@@ -5,7 +5,7 @@ A *place* is the right to one connection. Listener and sweeper always have their
 from its start until it is reaped, and a second one while it has long work. Workers that find no
 place wait in line, first come first served. Meanwhile the workers that are up are asked for theirs,
 some at once: one without work falls asleep, one with work gives its second connection back and says
-that it stays awake (docs/design/supervision.md, rule 56). Pure.
+that it stays awake (docs/background/supervision.md, rule 56). Pure.
 """
 
 from __future__ import annotations

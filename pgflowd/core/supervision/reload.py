@@ -1,7 +1,7 @@
 """
 Puts what discovery found into the tree, at the start and at each reload.
 
-docs/design/supervision.md, rule 43, per flow: same fingerprint, kept; changed, drained and
+docs/background/supervision.md, rule 43, per flow: same fingerprint, kept; changed, drained and
 started again; new, added; gone, drained and removed; parked, tried again with a full budget;
 broken, the running worker is kept, or the entry is parked under its name. Rule 45: a stop goes
 first, and a second reload waits for the first. Pure.
@@ -101,7 +101,9 @@ def with_policy(tree: Tree, policy: Policy) -> Tree:
 
 
 def needs_restart(old: Settings, new: Settings) -> list[str]:
-    """Return the changed keys that a reload cannot apply (docs/design/supervision.md, rule 44)."""
+    """
+    Return the changed keys that a reload cannot apply (docs/background/supervision.md, rule 44).
+    """
     changed = [
         f"[database] {each.name}"
         for each in fields(old.database)

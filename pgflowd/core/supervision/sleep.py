@@ -4,7 +4,7 @@ Lets a worker without work sleep, and wakes it when there may be work.
 A worker that falls asleep says so, signs off and ends. A wake that comes meanwhile is noted, and
 the worker starts again as soon as it has ended. Whether a message came in between that nobody
 announced is for the sweeper to see, which looks at the queue after the worker has ended
-(docs/design/supervision.md, rules 54 and 55). Pure.
+(docs/background/supervision.md, rules 54 and 55). Pure.
 """
 
 from __future__ import annotations

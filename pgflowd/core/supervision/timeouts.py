@@ -2,7 +2,7 @@
 Until when the supervisor waits for each child, and when it has something to do next.
 
 A start may take `start_timeout`, silence `hang_timeout`, and a stop what
-docs/design/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a child
+docs/background/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a child
 waits for the database. The whole first start waits at most `startup_wait`; then all stop, and
 the exit is 69. Pure.
 """

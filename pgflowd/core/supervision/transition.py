@@ -3,7 +3,7 @@ The transition of the tree at one event: the changed copy, and the actions colle
 
 `core.supervision` creates a TreeTransition, changes children by its methods, calls `advance`, and
 returns tree and actions. `advance` keeps the order of starts and stops
-(docs/design/supervision.md, rules 4, 13 and 28): it starts every child that may start, and asks
+(docs/background/supervision.md, rules 4, 13 and 28): it starts every child that may start, and asks
 the highest position that is alive to end. The next position is asked when it has ended. Pure.
 """
 
@@ -41,7 +41,7 @@ from pgflowd.core.supervision.tree import (
     new_child,
 )
 
-# docs/design/supervision.md, rules 29 and 2
+# docs/background/supervision.md, rules 29 and 2
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace
 STARTING_STOP_LIMIT_S = 1.0  # of a listener or sweeper that is still starting
 _OF_A_PROCESS: dict[str, Any] = {

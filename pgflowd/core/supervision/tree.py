@@ -26,8 +26,8 @@ class Budget:
     """
     The restarts that are allowed in a sliding window; beyond it the supervisor gives up or parks.
 
-    docs/design/supervision.md, rules 20 and 21: `most` restarts within `period_s` are allowed and
-    the next is not. A restart exactly one period old still counts.
+    docs/background/supervision.md, rules 20 and 21: `most` restarts within `period_s` are allowed
+    and the next is not. A restart exactly one period old still counts.
     """
 
     most: int

@@ -4,11 +4,11 @@ The connections to the database, and the calls on them, one at a time on each.
 The main one reports and claims in one round trip; reports and claim are a *turn*. All else is a
 *side call*: renewals of leases, what handlers ask for, their output. Side calls go on the main
 connection between the turns. While a task has run, or a turn has taken, for half a
-`heartbeat_interval`, there is a second connection for them, so that a report which waits for a
-lock does not look like the death of the worker (docs/design/supervision.md, rule 57). No side call
-waits for a lock: what handlers save is tried again soon if another session has the task. What
-they tell of their progress is written at most once a second. A lost connection is opened again
-after growing, jittered delays; reports wait meanwhile, in order.
+`heartbeat_interval`, there is a second connection for them, so that a report which waits for a lock
+does not look like the death of the worker (docs/background/supervision.md, rule 57). No side call
+waits for a lock: what handlers save is tried again soon if another session has the task. What they
+tell of their progress is written at most once a second. A lost connection is opened again after
+growing, jittered delays; reports wait meanwhile, in order.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def output_waiting(transition: WorkerTransition, event: events.OutputWaiting) ->
 
 
 def _leave_for_successor(transition: WorkerTransition, why: str) -> None:
-    """Drain, and exit 10 (docs/design/supervision.md, rule 40)."""
+    """Drain, and exit 10 (docs/background/supervision.md, rule 40)."""
     if transition.state.mode is WorkerMode.WORKING:
         transition.log("info", "worker.deprecated", reason=why)
         stopping.drain_because(transition, 10, why)

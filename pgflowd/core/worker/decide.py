@@ -10,7 +10,7 @@ after a drain or a stop began nothing is claimed; results are reported in the or
 came. Pure: no clock, no sockets, no chance.
 
 What an event changes is written in the module of its part, what time changes in
-`core.worker.deadlines`. See docs/design/runners.md, sections 5 and 6.
+`core.worker.deadlines`. See docs/background/runners.md, sections 5 and 6.
 """
 
 from __future__ import annotations

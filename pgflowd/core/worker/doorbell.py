@@ -5,7 +5,7 @@ A worker that waits for work is *armed*: it has a row in the table of doorbells,
 into its queue notifies. A busy one has no row, so that starts cost no notification: its reports
 bring claims along, and while none is due it looks by itself. After it has armed it looks once
 more, and again as long as transactions are open that may have missed its row. So no message waits
-unseen, which docs/design/doorbells.md proves.
+unseen, which docs/background/doorbells.md proves.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The outbox: how reports are sent, and what the database made of them.
 Each call takes as many as `core.worker.turns` allows, and 16 MiB of outputs at most. A refused
 report becomes a failure of its own task, once; one whose run was locked is sent again; one whose
 lease is lost is dropped with a warning. Where the installation is at fault, reports are kept and
-sent slowly, and nothing more is claimed (docs/design/failures.md, D3).
+sent slowly, and nothing more is claimed (docs/background/failures.md, D3).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ How runners end, and what becomes of the tasks in them.
 
 A runner whose task must end is checked for a result first, as one that lies in its socket
 counts; then it gets SIGTERM, is killed with its tree and reaped, and only then its task is
-reported: docs/design/runners.md, section 6.
+reported: docs/background/runners.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The second connection: when it is opened and closed (docs/design/supervision.md, rule 57).
+The second connection: when it is opened and closed (docs/background/supervision.md, rule 57).
 
 It is opened when a task has run, or a turn has taken, for half a `heartbeat_interval`, and when a
 handler asks for something while the main connection is busy. It is closed when neither has been so

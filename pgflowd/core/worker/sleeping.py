@@ -3,7 +3,7 @@ When a worker falls asleep: it has had no task for `sleep_after`, and no message
 within it. Asked by the supervisor, it sleeps at once unless there is work.
 
 Before it does, it asks the database when the next message is due. If nothing has happened by the
-answer, it claims nothing more, signs off and ends (docs/design/supervision.md, rule 54). Its
+answer, it claims nothing more, signs off and ends (docs/background/supervision.md, rule 54). Its
 doorbell stays up, so whatever comes after the answer is seen by the supervisor and the sweeper
 (rule 55).
 """

@@ -59,7 +59,7 @@ def stop(transition: WorkerTransition, event: events.StopAsked) -> None:
 
 
 def zygote_ended(transition: WorkerTransition, event: events.ZygoteEnded) -> None:
-    """Report what its runners did, and exit 1 (docs/design/supervision.md, rule 39)."""
+    """Report what its runners did, and exit 1 (docs/background/supervision.md, rule 39)."""
     state, pool = transition.state, transition.state.runners
     pool.zygote_end = pool.zygote_end or event.text
     transition.log_problem("error", f"the zygote ended: {pool.zygote_end}")
@@ -92,7 +92,7 @@ def signed_off(transition: WorkerTransition, event: events.SignedOff) -> None:
 def leave(transition: WorkerTransition) -> None:
     """
     Exit. A worker that still holds leases has not ended as it was asked to: it exits as one that
-    has crashed, so that the sweeper gives them back (docs/design/supervision.md, rule 12).
+    has crashed, so that the sweeper gives them back (docs/background/supervision.md, rule 12).
     """
     state = transition.state
     if count := len(list(state.leases())):

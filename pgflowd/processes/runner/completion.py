@@ -148,7 +148,9 @@ def _complete(completion: Completion) -> Steps:
     except psycopg.errors.DeadlockDetected as error:
         return given_back(f"{_CONFLICT}{error}")
     except psycopg.errors.SerializationFailure as error:
-        remedy = "let ctx.conn() read committed, or commit there by yourself (docs/handlers.md)"
+        remedy = (
+            "let ctx.conn() read committed, or commit there by yourself (docs/guides/handlers.md)"
+        )
         raise RunError(f"{_CONFLICT}{error}", code="E431", next=remedy) from error
 
 

@@ -1,7 +1,7 @@
 """
 Writes the supervisor's log records, and notifies the service manager.
 
-It writes the records that actions ask for (docs/design/supervision.md, rule 49), sends the
+It writes the records that actions ask for (docs/background/supervision.md, rule 49), sends the
 status, extends the time limit while the daemon starts or stops, and feeds the watchdog once per
 round of the loop, which has just checked every child (rule 48). It decides nothing and never waits.
 """

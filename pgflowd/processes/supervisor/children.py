@@ -1,8 +1,8 @@
 """
 The supervisor's children as processes: forks them, receives their messages, kills and reaps them.
 
-The end of a child is handled in the order of docs/design/supervision.md, rules 11 and 12: what is
-left in its channel is read; all processes of its Unix session, and strays, are killed; when they
+The end of a child is handled in the order of docs/background/supervision.md, rules 11 and 12: what
+is left in its channel is read; all processes of its Unix session, and strays, are killed; when they
 are gone its status is collected; only then is it reported. Nothing here waits: `reap` is called
 repeatedly until it returns the child. Children are identified by pidfd (rule 10).
 """

@@ -2,8 +2,8 @@
 Discovers the flows of all entries of the config: one process per entry, a few at a time.
 
 The supervisor drives a `Discovery` from its loop; commands call `discover`. A process that crashes,
-or exceeds `start_timeout`, breaks only its own entry (docs/design/supervision.md, rule 3). Errors
-across entries are found here: a flow defined twice, and slugs that differ only in case.
+or exceeds `start_timeout`, breaks only its own entry (docs/background/supervision.md, rule 3).
+Errors across entries are found here: a flow defined twice, and slugs that differ only in case.
 """
 
 from __future__ import annotations

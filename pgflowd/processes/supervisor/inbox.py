@@ -3,7 +3,7 @@ Dispatches messages from child processes to supervision, reload and the workers.
 
 Most are events for `core.supervision`. Wake and Follow are passed on to the workers, a Wake also
 starts one that sleeps, and what the sweeper reads for a worker goes to that one. A message that its
-sender may not send counts as its crash (docs/design/supervision.md, rule 47). The ids of ended
+sender may not send counts as its crash (docs/background/supervision.md, rule 47). The ids of ended
 workers are kept until the sweeper has confirmed that their tasks are released, also while the
 sweeper restarts (rule 12).
 """

@@ -246,7 +246,7 @@ class SupervisorLoop:
         self.log.write(level, event, child=process.id, flow=flow, child_pid=process.pid, **fields)
 
     def _shut_down(self) -> None:
-        """Kill every process that is left (docs/design/supervision.md, rule 34), and close."""
+        """Kill every process that is left (docs/background/supervision.md, rule 34), and close."""
         for process in self.children.end_all(within_s=2.0):
             self.log_child("info", "child.exited", process, reason="the daemon ends")
         if self.control.has_place:

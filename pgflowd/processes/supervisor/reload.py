@@ -2,8 +2,8 @@
 The supervisor's discovery, at the start and for each reload.
 
 It reads the config again, starts a discovery, and passes the result to `core.supervision.reload`.
-An error in the config changes nothing (docs/design/supervision.md, rule 43); at the start it ends
-the daemon. Keys that cannot be reloaded keep their values and are reported (rule 44).
+An error in the config changes nothing (docs/background/supervision.md, rule 43); at the start it
+ends the daemon. Keys that cannot be reloaded keep their values and are reported (rule 44).
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ SHARED_MODULES = (
 
 
 def take_signals() -> SignalPipe:
-    """Let no signal end the process; the loop obeys each (docs/design/supervision.md, rule 2)."""
+    """
+    Let no signal end the process; the loop obeys each (docs/background/supervision.md, rule 2).
+    """
     return SignalPipe(SIGNALS)
 
 

@@ -12,9 +12,9 @@ nothing.
 
 It renews the rows of the daemon's workers that have no tasks, all in one statement, which also
 reads their queues; the supervisor passes the answers on to the workers
-(docs/design/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what is
-due (`due`), deletes what is older than the retention (`pruning`), watches the database (`health`),
-counts what waits (`statistics`), and writes how the daemon is (`daemon_row`).
+(docs/background/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what
+is due (`due`), deletes what is older than the retention (`pruning`), watches the database
+(`health`), counts what waits (`statistics`), and writes how the daemon is (`daemon_row`).
 """
 
 from __future__ import annotations

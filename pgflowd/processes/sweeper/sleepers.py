@@ -4,7 +4,7 @@ Looks after sleeping workers: at their queues, their rows and their doorbells.
 All queues that are due are looked at in one statement. Workers with a visible message are woken; of
 others it is told when the next one will be visible. Their rows are renewed, since they count as
 served. Their doorbells are kept up until they wake; one that the server had lost is proved as
-workers do (docs/design/doorbells.md).
+workers do (docs/background/doorbells.md).
 """
 
 from __future__ import annotations

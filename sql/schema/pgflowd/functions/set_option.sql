@@ -23,7 +23,7 @@ begin
     raise exception 'option % of a % cannot be %', set_option.option,
                     case set_option.step_slug when '' then 'flow' else 'step' end,
                     coalesce(set_option.value::text, 'unset')
-      using errcode = '22023', hint = 'docs/changing-flows.md lists the options and their values';
+      using errcode = '22023', hint = 'docs/guides/changing-flows.md lists the options and their values';
   end if;
   perform pgflowd._lock_definition(set_option.flow_slug);
   perform pgflowd._require_flow(set_option.flow_slug);
