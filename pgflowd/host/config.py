@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from pgflowd.core.redact import one_line, secrets_in
+from pgflowd.core.settings.forms import NAME
 from pgflowd.core.settings.given_values import (
-    NAME,
     GivenValue,
     Lines,
     from_document,
@@ -146,9 +146,9 @@ def read_config(
     etc: Path = ETC,
 ) -> FileContent:
     """Find the config file and read it."""
-    if instance is not None and not NAME.match(instance):
+    if instance is not None and not NAME.fits(instance):
         text = f"'{one_line(instance, 60)}' is not a valid name of an instance"
-        remedy = "use 1 to 32 letters, digits, '_' or '-'"
+        remedy = f"use {NAME.means}"
         return FileContent(problems=[Problem("E105", text, "--instance", remedy)])
     named = environ.get("PGFLOWD_CONFIG")
     if config is not None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope
 
-from pgflowd.core.settings.sections import WebSettings
+from pgflowd.core.settings.web_section import WebSettings
 from pgflowd.web import request_checks as checks
 from pgflowd.web.bodies import read_form
 from pgflowd.web.failed_logins import FailedLogins, keys_of

@@ -160,7 +160,7 @@ def test_a_budget_that_no_worker_fits_into_is_refused(here, project, most):
     ended = here("check", "--offline")
 
     assert ended.code == 1
-    text = f"E105  [database] max_connections is {most}: listener, sweeper and one worker need 3"
+    text = f"E105  [database] max_connections is {most}; it must be 0, or from 3 to "
     assert text in ended.out
 
 

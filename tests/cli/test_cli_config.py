@@ -166,13 +166,19 @@ def test_schema_is_for_editors_and_knows_every_key(pgflowd: Callable) -> None:
     assert ended.code == 0
     worker = ended.json["properties"]["worker"]["properties"]
     assert worker["max_concurrency"] == {
-        "description": "tasks that run at once (1 to 10000)",
+        "description": "tasks at once, on at most 1000 runners (1 to 10000). "
+        "Refused as `E103`, `E105`: see `pgflowd explain`.",
         "type": "integer",
         "minimum": 1,
         "maximum": 10000,
         "default": 10,
     }
     assert pgflowd("config", "schema", "--json").json == ended.json
+    of_pyproject = pgflowd("config", "schema", "--pyproject").json
+    assert (
+        of_pyproject["properties"]["name"]
+        == ended.json["properties"]["pgflowd"]["properties"]["name"]
+    )
 
 
 def test_env_lists_the_variable_of_each_key(pgflowd: Callable) -> None:

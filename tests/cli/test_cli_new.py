@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft7Validator
 from support.shop import on_a_terminal
 
 from pgflowd.cli.local.new import TEMPLATES
 
-ALL = ["pgflowd.toml", "flows/{}.py", "tests/test_{}.py", "pyproject.toml", ".gitignore"]
+ALL = [
+    "pgflowd.toml",
+    "pgflowd.schema.json",
+    "flows/{}.py",
+    "tests/test_{}.py",
+    "pyproject.toml",
+    ".gitignore",
+]
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -78,7 +88,7 @@ def test_it_prints_its_files_and_the_next_commands(pgflowd, elsewhere):
     ended = pgflowd("new", "shop")
 
     made = " · ".join(name.format("analyze") for name in ALL)
-    assert ended.out == f"  created {made}\n"
+    assert " ".join(ended.out.split()) == f"created {made}"
     assert "cd shop && pgflowd " in ended.err
     assert "pgflowd runs start analyze_website '{" in ended.err
     assert all((elsewhere / "shop" / name.format("analyze")).is_file() for name in ALL)
@@ -105,6 +115,16 @@ def test_nothing_is_overwritten_not_even_in_part(pgflowd, elsewhere):
     assert "shop already has pyproject.toml; nothing was written" in ended.err
     assert [path.name for path in (elsewhere / "shop").iterdir()] == ["pyproject.toml"]
     assert (elsewhere / "shop" / "pyproject.toml").read_text() == "mine"
+
+
+def test_the_config_of_a_new_project_names_its_schema_which_accepts_it(pgflowd, elsewhere):
+    pgflowd("new", "shop")
+
+    text = (elsewhere / "shop" / "pgflowd.toml").read_text()
+    schema = json.loads((elsewhere / "shop" / text.split()[1]).read_text())
+    assert text.startswith("#:schema ./")
+    assert schema == pgflowd("config", "schema").json
+    Draft7Validator(schema).validate(tomllib.loads(text))
 
 
 def test_the_current_directory_can_be_filled(pgflowd, elsewhere, monkeypatch):

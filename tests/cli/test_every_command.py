@@ -61,7 +61,7 @@ FLAGS = {  # what the surface promises, and no more
     "db status": "", "db migrate": "--to --dry-run", "db sql": "--from", "db verify": "",
     "db settings": "", "db set": "", "db health": "--limit",
     "web": "--listen --read-only --open", "web passwd": "--act", "web token": "--act",
-    "config show": "--origin", "config schema": "", "config env": "",
+    "config show": "--origin", "config schema": "--pyproject", "config env": "",
     "monitoring scrape": "", "monitoring alerts": "", "monitoring grafana": "",
     "systemd install": "--user --dry-run --yes", "systemd show": "--user",
     "systemd doctor": "--user",

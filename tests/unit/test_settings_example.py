@@ -13,7 +13,7 @@ import pytest
 from pgflowd import examples
 from pgflowd.core.settings.keys import keys_of
 from pgflowd.core.settings.sections import SECTIONS, Settings
-from pgflowd.core.settings.show import json_schema, rows, toml_key, toml_value, variables
+from pgflowd.core.settings.show import rows, toml_key, toml_value, variables
 from pgflowd.host.config import load
 from pgflowd.resources import shipped
 
@@ -85,30 +85,6 @@ def test_what_is_shown_can_be_read_again(tmp_path: Path) -> None:
 
     assert [getattr(second, name) for name in SECTIONS] == [getattr(first, n) for n in SECTIONS]
     assert second.flows == first.flows
-
-
-def test_the_schema_describes_every_key_and_allows_no_other() -> None:
-    schema = json_schema()
-
-    for section, key in KEYS:
-        described = schema["properties"][section]["properties"][key]
-        assert described["description"]
-        assert described["default"] == keys_of(SECTIONS[section])[key][1].default
-    assert schema["properties"]["worker"]["additionalProperties"] is False
-    assert "enabled" in schema["properties"]["flows"]["additionalProperties"]["properties"]
-
-
-def test_the_schema_accepts_every_default() -> None:
-    for section, key in KEYS:
-        described = json_schema()["properties"][section]["properties"][key]
-        default = described["default"]
-        for form in described.get("anyOf", [described])[:1]:
-            if "pattern" in form:
-                assert re.search(form["pattern"], default)
-            if "enum" in form:
-                assert default in form["enum"]
-            if "minimum" in form:
-                assert form["minimum"] <= default <= form["maximum"]
 
 
 def test_every_key_has_a_variable_and_texts_may_come_from_a_file() -> None:

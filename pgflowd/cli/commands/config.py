@@ -14,7 +14,8 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-from pgflowd.core.settings.show import Row, json_schema, rows, toml_key, toml_value, variables
+from pgflowd.core.settings.schema import json_schema, pyproject_schema
+from pgflowd.core.settings.show import Row, rows, toml_key, toml_value, variables
 
 
 @click.group(cls=Group)
@@ -42,14 +43,19 @@ def show(app: App, origin: bool) -> None:
 
 
 @config.command()
+@click.option("--pyproject", is_flag=True, help="Of [tool.pgflowd] in a pyproject.toml.")
 @pass_app
-def schema(app: App) -> None:
+def schema(app: App, pyproject: bool) -> None:
     """Print a JSON Schema of the config file, for editors.
+
+    They complete and check a pgflowd.toml whose first line names the schema:
+    #:schema ./pgflowd.schema.json. `pgflowd new` writes both; write the schema again after an
+    upgrade.
 
     \b
     Example: pgflowd config schema > pgflowd.schema.json
     """
-    app.print_json(json_schema())
+    app.print_json(pyproject_schema() if pyproject else json_schema())
 
 
 @config.command()

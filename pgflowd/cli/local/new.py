@@ -7,7 +7,7 @@ each. No file is ever overwritten.
 
 from __future__ import annotations
 
-import re
+import json
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,9 +19,11 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command
+from pgflowd.core.settings.forms import NAME
+from pgflowd.core.settings.schema import json_schema
 
 HERE = Path(__file__).parent / "templates"
-NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+SCHEMA = "pgflowd.schema.json"  # of pgflowd.toml, which names it for editors
 
 
 class Template(NamedTuple):
@@ -58,8 +60,8 @@ def new(app: App, name: Path, template: str) -> None:
     Example: pgflowd new shop && cd shop && pgflowd dev
     """
     project = name.absolute().name
-    if not NAME.fullmatch(project):
-        text = f"'{project}' is not a valid name: use 1 to 32 letters, digits, _ and -"
+    if not NAME.fits(project):
+        text = f"'{project}' is not a valid name: use {NAME.means}"
         raise click.UsageError(text)
     files = dict(_files(project, template))
     existing = [path for path in files if (name / path).exists() or (name / path).is_symlink()]
@@ -86,6 +88,7 @@ def _files(project: str, template: str) -> Iterator[tuple[str, str]]:
         return found.replace("<name>", project).replace("<module>", kind.module)
 
     yield "pgflowd.toml", text("common/pgflowd.toml")
+    yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
     yield f"flows/{kind.module}.py", text(f"{template}/flow.txt")
     yield f"tests/test_{kind.module}.py", text(f"{template}/test.txt")
     yield "pyproject.toml", text("common/pyproject.toml")

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.needs import RULE, is_word
 from pgflowd.core.redact import one_line
+from pgflowd.core.settings.forms import Form
 from pgflowd.core.settings.keys import Key, KeyKind, KeyPath, keys_of
 from pgflowd.core.settings.sections import SECTIONS, DaemonSettings, FlowSettings, Origin
 from pgflowd.core.settings.values import (
@@ -38,8 +38,6 @@ LookUp = Callable[[Ref], str]  # raises MissingReference with the cause
 Lines = Mapping[tuple[str | int, ...], int]
 
 PREFIX = "PGFLOWD__"
-NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
-_FLOW = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?\Z")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,17})?\Z")
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -197,6 +195,8 @@ def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
     if ref.scheme == "file":
         ref = Ref(f"file:{_joined(given.base, ref.target)}")
     if key.kind is KeyKind.SECRET:
+        if raw and key.form and not key.form.fits(raw):
+            raise _unfit(key.form, "is written out")
         return ref
     try:
         value = look_up(ref) if ref.scheme else raw
@@ -210,22 +210,21 @@ def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
         return _joined(given.base, value)
     as_shown = "its value" if ref.scheme else shown(value)
     if key.kind is KeyKind.ADDRESS:
-        return _address(value, given.base, as_shown)
-    if key.kind is KeyKind.NAME and not NAME.match(value):
-        allowed = "1 to 32 letters, digits, '_' or '-'"
-        raise InvalidValue("E105", f"is {as_shown}; it must have {allowed}")
+        return _address(key, value, given.base, as_shown)
+    if key.form and not key.form.fits(value):
+        raise _unfit(key.form, f"is {as_shown}")
     if key.kind is KeyKind.CHOICE and value not in key.choices:
         allowed = ", ".join(f'"{each}"' for each in key.choices)
         raise InvalidValue("E105", f"is {as_shown}; it must be one of {allowed}")
     return value
 
 
-def _address(value: str, base: str, as_shown: str) -> str:
+def _address(key: Key, value: str, base: str, as_shown: str) -> str:
+    assert key.form is not None
     try:
         path = parse_address(value).path
     except ValueError:
-        expected = 'an IP address and a port, such as "127.0.0.1:7461", or "unix:PATH"'
-        raise InvalidValue("E105", f"is {as_shown}; it must be {expected}") from None
+        raise _unfit(key.form, f"is {as_shown}") from None
     return f"unix:{_joined(base, path)}" if path else value
 
 
@@ -244,28 +243,13 @@ def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
         if not isinstance(element, str):
             raise InvalidValue("E103", f"[{index}] is {_type_of(element)}; it must be a text")
         _printable(element)
+        if key.form and not key.form.fits(element):
+            raise _unfit(key.form, f"has {shown(element)}")
+        if key.kind is KeyKind.FLOWS and raw.count(element) > 1:
+            raise InvalidValue("E213", f"has {shown(element)} twice", "remove one of them")
     if key.kind is KeyKind.PATHS:
         return tuple(_joined(given.base, element) for element in raw)
-    if key.kind is KeyKind.FLOWS:
-        _check_flows(raw)
-    if key.kind is KeyKind.WORDS:
-        _check_words(raw)
     return tuple(raw)
-
-
-def _check_words(words: list[str]) -> None:
-    for word in words:
-        if not is_word(word):
-            raise InvalidValue("E105", f"has the word {shown(word)}; a word has {RULE}")
-
-
-def _check_flows(entries: list[str]) -> None:
-    for entry in entries:
-        if not _FLOW.match(entry):
-            expected = 'it must be "module" or "module:name"'
-            raise InvalidValue("E105", f"has the entry {shown(entry)}; {expected}")
-        if entries.count(entry) > 1:
-            raise InvalidValue("E213", f"has {shown(entry)} twice", "remove one of them")
 
 
 def _with_unit(key: Key, raw: object) -> Any:
@@ -291,13 +275,19 @@ def _with_unit(key: Key, raw: object) -> Any:
 
 def _in_range(key: Key, value: Any, as_shown: str) -> Any:
     assert key.low is not None and key.high is not None
-    if not key.low <= value <= key.high:
+    if not (key.low <= value <= key.high or (key.may_be_zero and value == 0)):
         raise InvalidValue("E105", f"is {as_shown}; {_allowed(key)}")
     return value
 
 
 def _allowed(key: Key) -> str:
-    return f"it must be from {key.limits[0]} to {key.limits[1]}"
+    zero = "0, or " if key.may_be_zero else ""
+    return f"it must be {zero}from {key.limits[0]} to {key.limits[1]}"
+
+
+def _unfit(form: Form, found: str) -> InvalidValue:
+    remedy = f"write for example {form.example}" if form.example else None
+    return InvalidValue("E105", f"{found}; it must be {form.means}", remedy)
 
 
 def _from_text(key: Key, raw: str) -> object:

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from pgflowd.core.settings.forms import ADDRESS, FLOW, NAME, WORD, Form
 from pgflowd.core.settings.values import Ref, parse_duration, parse_size
 
 KeyPath = tuple[str, ...]  # ("worker", "poll_min"), ("flows", "send_email", "poll_min")
@@ -70,14 +71,18 @@ class Key:
     limits: tuple[str, str] = ("", "")  # low and high in words
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
+    may_be_zero: bool = False  # though `low` is above
+    form: Form | None = None  # of a text, or of each text of a list
 
 
 def name(default: str, doc: str) -> Any:
-    return _field(Key(KeyKind.NAME, default, doc, may_be_empty=not default), default)
+    key = Key(KeyKind.NAME, default, doc, may_be_empty=not default, form=NAME)
+    return _field(key, default)
 
 
-def text(doc: str, default: str = "") -> Any:
-    return _field(Key(KeyKind.TEXT, default, doc, may_be_empty=True), default)
+def text(doc: str, default: str = "", *, form: Form | None = None) -> Any:
+    key = Key(KeyKind.TEXT, default, doc, may_be_empty=not default, form=form)
+    return _field(key, default)
 
 
 def path(default: str, doc: str) -> Any:
@@ -85,11 +90,12 @@ def path(default: str, doc: str) -> Any:
 
 
 def address(default: str, doc: str) -> Any:
-    return _field(Key(KeyKind.ADDRESS, default, doc, may_be_empty=True), default)
+    key = Key(KeyKind.ADDRESS, default, doc, may_be_empty=not default, form=ADDRESS)
+    return _field(key, default)
 
 
-def secret(default: str, doc: str) -> Any:
-    return _field(Key(KeyKind.SECRET, default, doc, may_be_empty=True), Ref(default))
+def secret(doc: str, *, form: Form | None = None) -> Any:
+    return _field(Key(KeyKind.SECRET, "", doc, may_be_empty=True, form=form), Ref(""))
 
 
 def choice(default: str, doc: str, *others: str) -> Any:
@@ -101,7 +107,8 @@ def switch(default: bool, doc: str) -> Any:
 
 
 def whole(default: int, doc: str, low: int = 1, high: int = MAX_WHOLE) -> Any:
-    key = Key(KeyKind.WHOLE, default, doc, low, high, limits=(str(low), str(high)))
+    limits, is_below = (str(low), str(high)), default < low
+    key = Key(KeyKind.WHOLE, default, doc, low, high, limits, may_be_zero=is_below)
     return _field(key, default)
 
 
@@ -121,12 +128,12 @@ def size(default: str, doc: str, *, low: str = "1B", high: str = MAX_SIZE) -> An
     return _field(key, parse_size(default))
 
 
-def texts(default: tuple[str, ...], doc: str) -> Any:
-    return _field(Key(KeyKind.TEXTS, list(default), doc), default)
+def texts(default: tuple[str, ...], doc: str, *, form: Form | None = None) -> Any:
+    return _field(Key(KeyKind.TEXTS, list(default), doc, form=form), default)
 
 
 def words(default: tuple[str, ...], doc: str) -> Any:
-    return _field(Key(KeyKind.WORDS, list(default), doc), default)
+    return _field(Key(KeyKind.WORDS, list(default), doc, form=WORD), default)
 
 
 def paths(default: tuple[str, ...], doc: str) -> Any:
@@ -134,7 +141,7 @@ def paths(default: tuple[str, ...], doc: str) -> Any:
 
 
 def flows(default: tuple[str, ...], doc: str) -> Any:
-    return _field(Key(KeyKind.FLOWS, list(default), doc), default)
+    return _field(Key(KeyKind.FLOWS, list(default), doc, form=FLOW), default)
 
 
 @cache

@@ -2,9 +2,8 @@
 Checks keys against each other, and against the served flows and the path of the socket.
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
-overrides one of them, and with what a daemon needs at least (E105). A token must be elsewhere
-(E105), an address that other machines reach needs one (E106), and the URL of a trace names one
-(E105); `web_rules` has those of the dashboard. A daemon that is about to serve also checks
+overrides one of them; an address that other machines reach needs a token (E106); `web_rules` has
+those of the dashboard. A daemon that is about to serve also checks
 `missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
 """
 
@@ -23,8 +22,6 @@ from pgflowd.errors import Problem
 
 MAX_RUNNERS = 1000  # of one flow: each is a process
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
-TRACE_ID = "{trace_id}"  # in the URL of a trace
-LEAST_CONNECTIONS = 3  # of listener, sweeper and one worker
 
 
 _ORDERED = {  # section: the stems of its …_min and …_max
@@ -59,50 +56,20 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
         found.append(_lease(settings, prefix, worker))
         found += _runners(prefix, worker)
     problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
-    if ("database", "max_connections") not in invalid:
-        problems.append(_too_few_connections(settings))
     if not {("http", "listen"), ("http", "token")} & set(invalid):
         problems.append(_token(settings))
-    if ("telemetry", "trace_url") not in invalid:
-        problems.append(_trace_url(settings))
     problems += contradictions_of_web(settings, invalid)
     return [problem for problem in problems if problem]
 
 
-def _too_few_connections(settings: Settings) -> Problem | None:
-    """Return E105 if the daemon may not open what one flow needs."""
-    most = settings.database.max_connections
-    if not 0 < most < LEAST_CONNECTIONS:
-        return None
-    text = (
-        f"[database] max_connections is {most}: listener, sweeper and one worker need"
-        f" {LEAST_CONNECTIONS}"
-    )
-    place = settings.origin_of("database", "max_connections").place
-    return Problem("E105", text, place, "set more, or 0 for half of what the server has left")
-
-
 def _token(settings: Settings) -> Problem | None:
-    """Return E105 for a token that is written in the config, E106 if there should be one."""
+    """Return E106 if there should be a token."""
     http = settings.http
-    remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
-    if http.token and not http.token.scheme:
-        text = "[http] token is written out; it must be elsewhere"
-        return Problem("E105", text, settings.origin_of("http", "token").place, remedy)
     if http.token or http.address is None or http.address.is_local:
         return None
     text = f"[http] listen = {http.listen} can be reached from other machines, and needs a token"
+    remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
     return Problem("E106", text, settings.origin_of("http", "listen").place, remedy)
-
-
-def _trace_url(settings: Settings) -> Problem | None:
-    """Return E105 for the URL of a trace that names none."""
-    url = settings.telemetry.trace_url
-    if not url or (url.startswith(("http://", "https://")) and TRACE_ID in url):
-        return None
-    text = f"[telemetry] trace_url is {one_line(url, 60)}; it must be a URL with {TRACE_ID} in it"
-    place = settings.origin_of("telemetry", "trace_url").place
-    return Problem("E105", text, place, f'write for example "https://traces.example/{TRACE_ID}"')
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:

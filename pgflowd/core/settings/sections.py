@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from pgflowd.core.settings.forms import ELSEWHERE, TRACE_URL
 from pgflowd.core.settings.keys import (
     address,
     choice,
@@ -31,9 +32,11 @@ from pgflowd.core.settings.keys import (
     words,
 )
 from pgflowd.core.settings.values import Address, Ref, parse_address
+from pgflowd.core.settings.web_section import WebSettings
 from pgflowd.core.undo import PREFIX
 from pgflowd.errors import Problem
 
+LEAST_CONNECTIONS = 3  # of listener, sweeper and one worker
 _MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of milliseconds
 
 
@@ -43,7 +46,7 @@ class DaemonSettings:
 
     name: str = name("pgflowd", "in process titles, application_name, worker rows and logs")
     flows: tuple[str, ...] = flows(
-        (), 'what to serve: "module" (every flow in it) or "module:name"'
+        (), 'what to serve: "module" (every flow in it) or "module:name"; a daemon needs one'
     )
     python_path: tuple[str, ...] = paths((), "directories that are put first on the import path")
     definitions: str = choice(
@@ -61,18 +64,20 @@ class DaemonSettings:
 class DatabaseSettings:
     """Where the database is, and how long to wait for it."""
 
-    url: Ref = secret("", "empty: the libpq environment and files")  # noqa: RUF009
-    listen_url: Ref = secret("", "for the listener, if url leads to a transaction pooler")  # noqa: RUF009
+    url: Ref = secret(  # noqa: RUF009
+        'empty: the libpq environment, service and password files; "cred:database_url" or '
+        '"file:/run/secrets/url" keep the password out of this file and from handlers, which do '
+        'not get the variable of "env:NAME" either'
+    )
+    listen_url: Ref = secret("for the listener, if url leads to a transaction pooler")  # noqa: RUF009
     max_connections: int = whole(
         0,
-        "that the daemon opens at most, without those of handlers; 0: half of what the server has"
-        " left at the start, at least 8",
-        low=0,
+        "that the daemon opens at most, without those of handlers; listener, sweeper and one "
+        "worker need 3; 0: half of what the server has left at the start, at least 8",
+        low=LEAST_CONNECTIONS,
     )
-    connect_timeout_s: float = duration("10s", "how long one attempt to connect may take")
-    statement_timeout_s: float = duration(
-        "30s", "how long one statement may take", high=_MAX_31_BITS
-    )
+    connect_timeout_s: float = duration("10s", "of one attempt to connect")
+    statement_timeout_s: float = duration("30s", "of one statement", high=_MAX_31_BITS)
     tcp_user_timeout_s: float = duration(
         "20s", "until a lost server is noticed, by the idle listener too", high=_MAX_31_BITS
     )
@@ -87,7 +92,7 @@ class DatabaseSettings:
 class WorkerSettings:
     """Every worker; [flows.SLUG] overrides any of these for one flow."""
 
-    max_concurrency: int = whole(10, "tasks that run at once", high=10_000)
+    max_concurrency: int = whole(10, "tasks at once, on at most 1000 runners", high=10_000)
     batch_size: int = whole(
         100,
         "tasks of one claim: for free runners, and for those that are free within 20 ms",
@@ -106,14 +111,18 @@ class WorkerSettings:
         "50ms", "polling: decorrelated jitter from here; again after work was found"
     )
     poll_max_s: float = duration("5s", "polling: decorrelated jitter up to here", high="5m")
-    caps: tuple[str, ...] = words((), "what it has; it may execute steps that need no more")
+    caps: tuple[str, ...] = words(
+        (), 'what it has, such as "gpu"; it may execute steps that need no more'
+    )
     sleep_after_s: float = duration(
         "5m",
         'a worker without work for so long ends until there is some; "0s": it never does',
         zero=True,
     )
     worker_name: str = name("", "in logs and worker rows; empty: name and flow")
-    heartbeat_interval_s: float = duration("5s", "time between the heartbeats of a worker")
+    heartbeat_interval_s: float = duration(
+        "5s", "time between the heartbeats of a worker; at most a third of recovery.lease"
+    )
     isolation: str = choice(
         "reuse", "reuse: runners are used again; task: a fresh one per task", "task"
     )
@@ -126,7 +135,8 @@ class WorkerSettings:
     max_output_bytes: int = size("16MiB", "of a task, as JSON")
     handler_output: str = choice(
         "capture",
-        "stdout and stderr of handlers; capture: line by line into the log",
+        "stdout and stderr of handlers; capture: line by line into the log; inherit: to those of "
+        "the daemon; discard: nowhere",
         "inherit",
         "discard",
     )
@@ -168,11 +178,17 @@ class SupervisorSettings:
     """Restarts, and how long things may take."""
 
     max_restarts: int = whole(20, "in max_period, then the daemon gives up with exit 1", low=0)
-    max_period_s: float = duration("60s", "the window in which restarts are counted")
+    max_period_s: float = duration(
+        "60s", "the window in which restarts are counted, of workers too"
+    )
     backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
     backoff_max_s: float = duration("2s", "the longest wait before a restart")
     start_timeout_s: float = duration("60s", "of one child, waiting for the database not counted")
-    hang_timeout_s: float = duration("60s", "a child without a heartbeat for so long is killed")
+    hang_timeout_s: float = duration(
+        "60s",
+        "a child without a heartbeat for so long is killed; more than database.statement_timeout "
+        "and connect_timeout together",
+    )
     drain_timeout_s: float = duration("60s", "then running tasks are released", zero=True)
     control: str = path(
         "", "the control socket, mode 0600; empty: NAME.sock in the runtime directory"
@@ -217,10 +233,13 @@ class HttpSettings:
     """Health and metrics over HTTP."""
 
     listen: str = address(
-        "", 'where /livez, /readyz and /metrics are: "127.0.0.1:7461" or "unix:PATH"; empty: off'
+        "",
+        'where /livez, /readyz and /metrics are: "127.0.0.1:7461" or "unix:PATH"; empty: nowhere',
     )
     token: Ref = secret(  # noqa: RUF009
-        "", 'env:, file: or cred:; whoever reads metrics and reasons sends it as "Bearer TOKEN"'
+        'who reads metrics and reasons sends it as "Bearer TOKEN"; it is elsewhere, as in '
+        '"file:/etc/pgflowd/http_token"; needed where other machines reach listen',
+        form=ELSEWHERE,
     )
     histograms: str = choice(
         "step", "of task times: one for each step, one for each flow, or none", "flow", "off"
@@ -236,62 +255,29 @@ class HttpSettings:
 class TelemetrySettings:
     """Traces by OpenTelemetry, and what error trackers are told."""
 
-    traces: str = choice("off", 'of runs; on needs the extra "otel"', "on")
+    traces: str = choice(
+        "off", 'on: a trace for each run, by OpenTelemetry, which the extra "otel" brings', "on"
+    )
     service_name: str = text("of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
     ratio: float = share(1.0, "of the runs whose caller has no trace; else that one decides")
     map_spans: int = whole(
         100, "of the elements of a map that complete, so many get a span; others all do", low=0
     )
     sentry: str = choice(
-        "last", "which exceptions Sentry gets, if the flow's module uses it", "every", "off"
+        "last",
+        "the exceptions that Sentry gets, if the flow's module uses it: of the last attempt, of "
+        "every one, or none",
+        "every",
+        "off",
     )
-    trace_url: str = text("of a trace, for `runs show`, with {trace_id} in it")
+    trace_url: str = text(
+        "of a trace, with {trace_id} in it, which `runs show` prints", form=TRACE_URL
+    )
 
     @property
     def is_on(self) -> bool:
         """Whether there are traces."""
         return self.traces == "on"
-
-
-@dataclass(frozen=True)
-class WebSettings:
-    """The dashboard: where it listens, who may see it, who may act."""
-
-    listen: str = address(
-        "127.0.0.1:7460", "where `pgflowd web` listens; others than loopback need a login"
-    )
-    url: Ref = secret("", "the database, for reading; empty: that of [database]")  # noqa: RUF009
-    operator_url: Ref = secret(  # noqa: RUF009
-        "", "the database, for actions, as a member of pgflow_operator; empty: nobody acts"
-    )
-    auth: str = choice(
-        "key",
-        "key: the link that is printed at the start; password: names and passwords; proxy: a proxy "
-        "names the user; none: everybody who reaches it may look",
-        "password",
-        "proxy",
-        "none",
-    )
-    users: str = path("", "password: the file of `pgflowd web passwd`, mode 0600")
-    tokens: str = path("", "the file of `pgflowd web token`, for programs, mode 0600")
-    secret: str = path("", "a file with what signs logins, mode 0600; empty: new at each start")
-    proxy_user: str = text("proxy: the header that names the user", "X-Forwarded-User")
-    operators: tuple[str, ...] = texts((), "proxy: the users that may act; others may look")
-    trusted_proxies: tuple[str, ...] = texts((), 'addresses, networks or "unix"')
-    hosts: tuple[str, ...] = texts((), "names under which browsers reach it, besides localhost")
-    base_path: str = text("the path below which a proxy offers it, such as /flows")
-    payloads: str = choice(
-        "redacted",
-        "inputs and outputs on pages; redacted: without the keys of logging.redact; hidden: their "
-        "sizes only",
-        "hidden",
-        "shown",
-    )
-
-    @property
-    def address(self) -> Address:
-        """Where to listen."""
-        return parse_address(self.listen)
 
 
 SECTIONS: Mapping[str, type] = MappingProxyType(
@@ -342,7 +328,7 @@ class Settings:
     logging: LoggingSettings = LoggingSettings()
     http: HttpSettings = HttpSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
-    web: WebSettings = WebSettings()
+    web: WebSettings = WebSettings()  # noqa: RUF009
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read
     origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)

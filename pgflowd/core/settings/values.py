@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pgflowd.core.redact import redact, secrets_in
+from pgflowd.core.settings.forms import SCHEMES
 
-SCHEMES = ("env", "file", "cred")
 URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = {
@@ -34,8 +34,10 @@ BYTES = {
     "GiB": 1024**3,
 }
 
-DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
-SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_DURATIONS = "".join(rf"(\s*{_NUMBER}\s*{unit})?" for unit in reversed(SECONDS))
+DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}\s*$"  # as in `forms`
+SIZE_PATTERN = rf"^\s*{_NUMBER}\s*({'|'.join(BYTES)})\s*$"
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
 _MAX_DIGITS = 25  # of a number; a longer one is a mistake
