@@ -61,7 +61,7 @@ README = (PROJECT / "README.md").read_text("utf-8")
 
 
 def picture(start: str) -> str:
-    (text,) = [block.text for block in ALL if block.text.startswith(start)]
+    (text,) = {block.text for block in ALL if block.text.startswith(start)}
     return text
 
 
@@ -83,7 +83,8 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
             "people.md", "quarantine.md", "progress.md", "undo.md",
             "schedules.md", "history.md", "changing-flows.md", "applications.md",
             "testing.md", "typed-handlers.md", "django.md", "web.md", "observe.md",
-            "dashboard.md",
+            "dashboard.md", "flows.md", "retries.md", "maps.md", "conditions.md", "long-steps.md",
+            "start-runs.md",
         )  # fmt: skip
         is_run = block.page.name in run or block.page.parent.name == "coming-from"
         assert is_run, "the Python of no other page is run"
@@ -93,7 +94,9 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         values = from_document(tomllib.loads(block.text), lines_of(block.text), "page", "/")
         assert build(values, lambda ref: ref.written).problems == []
     elif block.language == "sql":
-        run = ("planned-runs.md", "schedules.md", "history.md", "procrastinate.md")
+        run = (
+            "planned-runs.md", "schedules.md", "history.md", "procrastinate.md", "start-runs.md",
+        )  # fmt: skip
         assert block.page.name in run, "the SQL of no other page is run"
     elif block.language == "nginx":  # tests/web/test_behind_nginx.py
         assert block.page.name == "dashboard.md"
