@@ -69,7 +69,7 @@ begin
       execute format('alter function %s %s %s %s', one.signature, by_key,
                      case when one.name <> all (together) then in_turn end,
                      case when one.name = 'pgflow._started_tasks' then alone end);
-    elsif one.name in ('pgflowd._count_waits', 'pgflowd._queue_status',
+    elsif one.name in ('pgflowd._count_waits', 'pgflowd.open_tasks', 'pgflowd._queue_status',
                        'pgflowd._waiting_runs') then
       execute format('alter function %s %s %s set enable_bitmapscan = off set enable_sort = off',
                      one.signature, by_key, alone);

@@ -334,6 +334,7 @@ def test_a_viewer_reads_everything(as_role: As, shop: UUID) -> None:
     conn.execute("select * from pgmq.metrics('shop')")
     conn.execute("select * from pgflowd.attempt_history")
     conn.execute("select * from pgmq.a_shop")
+    assert conn.execute("select pgflowd.open_tasks('{Shop}')").fetchone() == (1,)
 
 
 def test_a_daemon_is_told_seen_and_its_worker_restarted(as_role: As, shop: UUID) -> None:

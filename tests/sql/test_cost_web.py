@@ -1,5 +1,5 @@
 """
-What the dashboard reads at a million runs, counted in pages: no query grows with the history.
+What the dashboard and KEDA read at a million runs, in pages: no query grows with the history.
 
 Each looks at so many runs, whatever it finds: where nothing fits, of a flow whose runs are all old,
 with statistics and without, and where 20,000 runs began at the same moment. `test_growth.py` counts
@@ -25,7 +25,7 @@ from pgflowd.db.flow_grids import flow_grid
 from pgflowd.db.flows import list_flows
 from pgflowd.db.overview import overview_counts
 from pgflowd.db.pruning import kept
-from pgflowd.db.query import Query
+from pgflowd.db.query import Query, execute
 from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
 from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
@@ -83,6 +83,12 @@ insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_i
     from generate_series(0, 19999) as n;
 reset session_replication_role;
 """
+FULL = """
+insert into pgmq.q_many (msg_id, vt, message) overriding system value
+  select n, now() + case when n < 30000 then interval '1 h' else interval '-1 h' end, '{}'
+    from generate_series(0, 99999) as n;
+"""
+OPEN_TASKS = Query("select pgflowd.open_tasks(%s)", [["many", "rare"]], lambda rows: rows[0][0])
 AT_ONCE = datetime(2026, 1, 12, 8, 13, 20, tzinfo=UTC)  # when the newest 20,000 began
 UNTIL = PageKey(MIDDLE, UUID(int=2**128 - 1))
 QUERIES: Mapping[str, tuple[Query[object], int]] = {
@@ -147,6 +153,11 @@ def test_no_query_of_the_dashboard_grows_with_a_million_runs(database: ScratchDa
             for name, (query, most) in QUERIES.items():
                 if (read := pages(conn, query)) > most:
                     found[f"{name}, {state} statistics"] = (read, most)
+            conn.execute(FULL.encode())
+            assert execute(conn, OPEN_TASKS) == 10_000
+            if (read := pages(conn, OPEN_TASKS)) > 40_000:  # of a queue that is full
+                found[f"open tasks, {state} statistics"] = (read, 40_000)
+            conn.execute("truncate pgmq.q_many")
             conn.execute("analyze pgflow.runs, pgflowd.runs, pgflow.step_tasks")
 
     assert found == {}

@@ -2,7 +2,7 @@
 -- because their tasks are at work or wait for a delay, and for how long the oldest has been
 -- visible. It counts to ten thousand, since to count more takes too long. No row where there is no
 -- such queue.
--- Called by: unserved_queues, view flow_status.   Locks: nothing.
+-- Called by: open_tasks, unserved_queues, view flow_status.   Locks: nothing.
 create or replace function pgflowd._queue_status(queue_name text)
 returns table (ready bigint, hidden bigint, oldest_ready_s double precision)
 language plpgsql stable set search_path = '' as $$
