@@ -38,7 +38,8 @@ STAND_FOR = {
     "RUN": "@last",
     "TASK": "@last/step#0",
 }  # as docs/reference/commands.md has these words
-PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ")  # each has a test of its own
+# each has a test of its own
+PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ")
 
 
 class Block(NamedTuple):
@@ -84,7 +85,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
             "schedules.md", "history.md", "changing-flows.md", "applications.md",
             "testing.md", "typed-handlers.md", "django.md", "web.md", "observe.md",
             "dashboard.md", "flows.md", "retries.md", "maps.md", "conditions.md", "long-steps.md",
-            "start-runs.md",
+            "start-runs.md", "handlers.md",
         )  # fmt: skip
         is_run = block.page.name in run or block.page.parent.name == "coming-from"
         assert is_run, "the Python of no other page is run"
