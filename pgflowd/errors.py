@@ -58,6 +58,7 @@ TITLES: dict[str, str] = {
     "E112": "the path of the control socket is too long",
     "E113": "this change needs a restart, not a reload",
     "W114": "the daemon's working directory was deleted",
+    "E115": "the installation lacks a page of the documentation",
     "E201": "unknown parameter or dependency",
     "E202": "dependencies form a cycle",
     "E203": "illegal or reserved slug",

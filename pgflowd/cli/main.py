@@ -62,6 +62,7 @@ COMMANDS = (
     Entry("systemd", "commands.systemd", "Install and examine the units for systemd."),
     Entry("monitoring", "commands.monitoring", "Print what Prometheus and Grafana need."),
     Entry("config", "commands.config", "Show the settings, their schema and variables."),
+    Entry("docs", "commands.docs", "Show the documentation, without a network."),
     Entry("explain", "commands.explain", "Explain the code of an error or a warning."),
     Entry("version", "commands.version", "Print the versions of pgflowd and its dependencies."),
     Entry("completion", "commands.completion", "Print a completion script."),

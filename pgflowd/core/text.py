@@ -8,6 +8,7 @@ one short form of a duration; the exact one, for config values, is `core.setting
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -90,6 +91,12 @@ def with_article(name: str) -> str:
 def counted(number: int, word: str) -> str:
     """A number and its noun: `1 run`, `3 runs`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def has_words(text: str, words: Iterable[str]) -> bool:
+    """Whether the text has all these words, whatever their case, also within longer ones."""
+    folded = text.casefold()
+    return all(word.casefold() in folded for word in words)
 
 
 def is_storable(text: str) -> bool:

@@ -1,10 +1,10 @@
-"""Reads the pages of `docs/errors`, which are shipped with the code."""
+"""Reads the pages of `docs/errors`."""
 
 from __future__ import annotations
 
 from pgflowd.core.documents.error_pages import ErrorPage, page_of
 from pgflowd.errors import TITLES
-from pgflowd.resources import shipped
+from pgflowd.host.pages import page_text
 
 
 def read(code: str) -> ErrorPage:
@@ -18,4 +18,4 @@ def texts() -> dict[str, str]:
 
 
 def _text(code: str) -> str:
-    return (shipped("docs/errors") / f"{code}.md").read_text(encoding="utf-8")
+    return page_text(f"errors/{code}.md")

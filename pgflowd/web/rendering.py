@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pgflowd.core.documents.error_pages import PageBlock
+from pgflowd.core.documents.markdown import PageBlock
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size

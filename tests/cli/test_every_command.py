@@ -26,7 +26,7 @@ FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
     "new": "--template", "check": "--offline --strict", "doctor": "",
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
-    "top": "", "reload": "", "wake": "", "explain": "", "version": "", "completion": "",
+    "top": "", "reload": "", "wake": "", "docs": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --until --text --label --after --limit",
@@ -125,6 +125,8 @@ FORMS = {
     "check": Forms("check --offline", "no problems", "ok problems flows connections",
                    "check --strickt", "did you mean '--strict'?", on=""),
     "doctor": Forms("doctor", "PostgreSQL", "ok findings", "doctor me", "unexpected"),
+    "docs": Forms("docs waits", "wait for a time", "topic title part text",
+                  "docs wiats", "the nearest are waits", 4, on=""),
     "explain": Forms("explain E210", "cannot be imported", "code title group sections",
                      "explain E299", "the nearest are E209", 4, on=""),
     "version": Forms("version", "pgflowd", "pgflowd", "version x", "unexpected", on=""),

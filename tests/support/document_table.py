@@ -14,6 +14,7 @@ from pgflowd.cli.commands.version import PARTS
 from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.database import DatabaseCondition, TableHealth
+from pgflowd.core.documents.documentation import ContentsPart, FoundText
 from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
@@ -389,6 +390,14 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     "monitoring-file": (
         {"file": str, "text": str},
         ["monitoring scrape", "monitoring alerts", "monitoring grafana"],
+    ),
+    "documentation": (
+        either(
+            {"topic": str, "title": str, "part": str, "text": str},
+            {"parts": [ContentsPart]},
+            {"found": [FoundText]},
+        ),
+        ["docs"],
     ),
     "explanation": (
         either(ErrorPage, {"codes": [{"code": str, "title": str, "group": str}]}), ["explain"],

@@ -17,7 +17,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from pgflowd.core.documents.error_pages import BlockKind, ErrorPage, group_of
+from pgflowd.core.documents.error_pages import ErrorPage, group_of
+from pgflowd.core.documents.markdown import BlockKind
 from pgflowd.errors import TITLES
 from pgflowd.host.error_pages import read
 

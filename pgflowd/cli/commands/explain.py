@@ -10,11 +10,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import ParamType
 from pgflowd.cli.terminal.error_page_view import code_lines, page_lines
 from pgflowd.core.documents.error_pages import found_in, group_of, nearest_codes
-from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line
 from pgflowd.errors import TITLES
 from pgflowd.host.error_pages import read, texts
@@ -34,10 +34,6 @@ class CodeParam(ParamType):
             for code, title in TITLES.items()
             if code.startswith(begun)
         ]
-
-
-class NothingFound(click.ClickException):
-    exit_code = ExitCode.NOT_FOUND
 
 
 @click.command(cls=Command)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pgflowd.cli.terminal.markdown_view import block_lines
 from pgflowd.cli.terminal.screen import Screen
-from pgflowd.core.documents.error_pages import (
-    SEE_ALSO,
-    BlockKind,
-    ErrorPage,
-    PageBlock,
-    PageSection,
-    group_of,
-)
+from pgflowd.core.documents.error_pages import SEE_ALSO, ErrorPage, PageSection, group_of
 from pgflowd.errors import TITLES
 
 
@@ -24,7 +18,8 @@ def page_lines(page: ErrorPage, screen: Screen) -> Iterator[str]:
         yield from ("", screen.paint(SEE_ALSO, None, bold=True))
     for code in page.related:
         yield from code_line(code, screen, indent=2)
-    yield from (f"  {name}" for name in page.pages)
+    for name in page.pages:
+        yield f"  pgflowd docs {name.removeprefix('docs/').removesuffix('.md')}"
 
 
 def code_lines(codes: Iterable[str], screen: Screen) -> Iterator[str]:
@@ -48,26 +43,7 @@ def code_line(code: str, screen: Screen, *, indent: int = 0, bold: bool = False)
 
 
 def _section_lines(section: PageSection, screen: Screen) -> Iterator[str]:
+    yield ""
     if section.title:
-        yield from ("", screen.paint(section.title, None, bold=True))
-    before: PageBlock | None = None
-    for block in section.blocks:
-        is_new_part = before is None or BlockKind.ITEM not in (before.kind, block.kind)
-        if is_new_part and not (before is None and section.title):
-            yield ""
-        yield from _block_lines(block, screen)
-        before = block
-
-
-def _block_lines(block: PageBlock, screen: Screen) -> Iterator[str]:
-    match block.kind:
-        case BlockKind.TEXT:
-            yield from screen.wrapped(block.text, whole=True)
-        case BlockKind.ITEM:
-            yield from screen.wrapped(block.text, head="- ", indent=2, whole=True)
-        case BlockKind.CODE:  # stays whole, so that it can be copied
-            yield from (f"    {line}".rstrip() for line in block.text.splitlines())
-        case BlockKind.PRINTED:
-            for line in block.text.splitlines():
-                pad = 4 + len(line) - len(line.lstrip())
-                yield from screen.wrapped(line.lstrip(), head=" " * pad, indent=pad, whole=True)
+        yield screen.paint(section.title, None, bold=True)
+    yield from block_lines(section.blocks, screen)

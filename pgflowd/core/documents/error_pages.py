@@ -9,35 +9,17 @@ Texts keep the `…` of code within them; other pages are named in `related` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import zip_longest
 from typing import Any
 
+from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
+from pgflowd.core.documents.markdown_text import links_of, page_of_link
+from pgflowd.core.text import has_words
 from pgflowd.errors import GROUPS, TITLES
 
 SEE_ALSO = "See also"
-_FENCE = "```"
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-
-
-class BlockKind(StrEnum):
-    """What a part of a section is."""
-
-    TEXT = "text"
-    ITEM = "item"  # of a list
-    CODE = "code"  # to write or to type
-    PRINTED = "printed"  # what pgflowd answers
-
-
-@dataclass(frozen=True)
-class PageBlock:
-    """`language` is that of code, else None: `console` has command lines behind `$`."""
-
-    kind: BlockKind
-    text: str
-    language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +43,14 @@ class ErrorPage:
 
     def to_json(self) -> dict[str, Any]:
         sections = [
-            {"title": each.title, "blocks": [vars(one) for one in each.blocks]}
+            {"title": each.title, "blocks": [_block_json(one) for one in each.blocks]}
             for each in self.sections
         ]
         return {**vars(self), "sections": sections}
+
+
+def _block_json(block: PageBlock) -> dict[str, Any]:
+    return {"kind": block.kind, "text": block.text, "language": block.language}
 
 
 def group_of(code: str) -> str:
@@ -76,31 +62,32 @@ def page_of(code: str, text: str) -> ErrorPage:
     first, _, rest = text.partition("\n")
     if first != f"# {code}: {TITLES[code]}":
         raise ValueError(f"the page of {code} does not begin with its title")
-    head, *parts = re.split(r"^## (.*)\n", rest, flags=re.MULTILINE)
-    titles, bodies = [None, *parts[::2]], [head, *parts[1::2]]
-    sections: list[PageSection] = []
-    links: list[str] = []
-    for title, body in zip(titles, bodies, strict=True):
-        if title == SEE_ALSO:
-            links += [target for _, target in _LINK.findall(body)]
+    sections = [PageSection(None, [])]
+    for block in blocks_of(rest):
+        if block.kind is BlockKind.HEADING and block.level == 2:
+            sections.append(PageSection(block.text, []))
         else:
-            sections.append(PageSection(title, list(_blocks(body))))
-    codes = {f"{each}.md": each for each in TITLES}
+            sections[-1].blocks.append(block)
+    see_also = [block.text for each in sections if each.title == SEE_ALSO for block in each.blocks]
+    here = f"errors/{code}.md"
+    targets = [link.target for text in see_also for link in links_of(text)]
+    linked = [page for each in targets if (page := page_of_link(here, each))]
+    codes = {f"errors/{each}.md": each for each in TITLES}
     return ErrorPage(
         code,
         TITLES[code],
         group_of(code),
-        sections,
-        [codes[link] for link in links if link in codes],
-        [_page(link) for link in links if link not in codes],
+        [_checked(section) for section in sections if section.title != SEE_ALSO],
+        [codes[page] for page in linked if page in codes],
+        [f"docs/{page}" for page in linked if page not in codes],
     )
 
 
 def found_in(pages: Mapping[str, str], words: str) -> list[str]:
     """The codes whose pages have all these words; those with all of them in the title first."""
-    wanted = words.casefold().split()
-    in_title = [code for code in pages if _has(TITLES[code], wanted)]
-    in_page = [code for code, text in pages.items() if _has(text, wanted)]
+    wanted = words.split()
+    in_title = [code for code in pages if has_words(TITLES[code], wanted)]
+    in_page = [code for code, text in pages.items() if has_words(text, wanted)]
     return list(dict.fromkeys([*in_title, *in_page]))
 
 
@@ -119,45 +106,10 @@ def nearest_codes(word: str) -> list[str]:
     return sorted(TITLES, key=distance)[:3]
 
 
-def _has(text: str, wanted: list[str]) -> bool:
-    folded = text.casefold()
-    return all(word in folded for word in wanted)
-
-
-def _page(link: str) -> str:
-    """The path of a page from the top of the project, without the place on it."""
-    parts = ["docs", "errors"]
-    for part in link.partition("#")[0].split("/"):
-        parts = parts[:-1] if part == ".." else [*parts, part]
-    return "/".join(parts)
-
-
-def _blocks(body: str) -> Iterator[PageBlock]:
-    prose, *rest = re.split(r"^```", body, flags=re.MULTILINE)
-    yield from _prose(prose)
-    for number, part in enumerate(rest):
-        first, _, text = part.partition("\n")
-        if number % 2:
-            if first:
-                raise ValueError(f"a block ends with {_FENCE}{first}")
-            yield from _prose(text)
-        elif not first:
-            raise ValueError("a block has no language")
-        elif first == "text":
-            yield PageBlock(BlockKind.PRINTED, text.removesuffix("\n"))
-        else:
-            yield PageBlock(BlockKind.CODE, text.removesuffix("\n"), first)
-    if len(rest) % 2:
-        raise ValueError("a block does not end")
-
-
-def _prose(text: str) -> Iterator[PageBlock]:
-    """Paragraphs and lists, each on one line."""
-    if _LINK.search(text) or re.search(r"^(#|\||>|\d+\.)", text, re.MULTILINE):
-        raise ValueError(f"links stand below {SEE_ALSO}, and there are no tables: {text.strip()}")
-    for paragraph in re.split(r"\n\s*\n", text.strip()):
-        for part in re.split(r"^(?=- )", paragraph, flags=re.MULTILINE):
-            if words := " ".join(part.split()):
-                is_item = words.startswith("- ")
-                kind = BlockKind.ITEM if is_item else BlockKind.TEXT
-                yield PageBlock(kind, words[2:] if is_item else words)
+def _checked(section: PageSection) -> PageSection:
+    for block in section.blocks:
+        if block.kind in (BlockKind.HEADING, BlockKind.TABLE) or block.indent or block.mark != "-":
+            raise ValueError(f"pages about codes have no {block.kind} of this kind: {block.text}")
+        if block.kind in (BlockKind.TEXT, BlockKind.ITEM) and links_of(block.text):
+            raise ValueError(f"links stand below {SEE_ALSO}: {block.text}")
+    return section

@@ -1,0 +1,20 @@
+"""Shows a long text through the pager of the user: `PAGER`, else `less`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import click
+
+from pgflowd.cli.terminal.screen import Screen, emit
+
+
+def show(lines: list[str], screen: Screen) -> None:
+    """Print lines; where they are more than a terminal has, through the pager."""
+    text = "\n".join(lines)
+    is_watched = sys.stdin.isatty() and screen.redraws
+    if is_watched and len(lines) >= shutil.get_terminal_size((80, 24)).lines:
+        click.echo_via_pager(text, color=None if screen.colour else False)
+    else:
+        emit(text, sys.stdout)

@@ -1,0 +1,188 @@
+"""
+The documentation, as `pgflowd docs` shows it: its contents, its topics, and where words stand.
+
+The contents are those of docs/index.md: a heading for each part, and below it a list of pages, each
+a link and a sentence. A topic is the name of a page, with its directory if another page has
+the same name. Paths of pages begin below docs/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
+from pgflowd.core.documents.markdown_text import SpanKind, page_of_link, plain, spans_of
+from pgflowd.core.text import CUT, cut, has_words
+
+INDEX = "index.md"
+_MOST_OF_A_PAGE = 3  # places at which a search shows words; the page has the others
+_MAX_CHARS = 160  # of a text around the words that were found
+_BEFORE_CHARS = 50  # of them, before the first word
+_MAX_NEAREST = 3
+
+_PlacedText = tuple[str | None, str]  # the heading above a text, and the text
+
+
+@dataclass(frozen=True)
+class ListedPage:
+    """A page of the contents; `about` is the sentence beside its link."""
+
+    topic: str
+    title: str
+    about: str
+    path: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"topic": self.topic, "title": self.title, "about": self.about}
+
+
+@dataclass(frozen=True)
+class ContentsPart:
+    """A part of the documentation."""
+
+    title: str
+    pages: list[ListedPage]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"title": self.title, "pages": [page.to_json() for page in self.pages]}
+
+
+@dataclass(frozen=True)
+class FoundText:
+    """Where words stand. `heading` is that of the section; None: above the first one."""
+
+    topic: str
+    title: str
+    heading: str | None
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
+
+
+class TableOfContents:
+    """The parts of the documentation, and its pages by their topics."""
+
+    def __init__(self, index: str) -> None:
+        listed = list(_listed(index))
+        names = Counter(_name(path) for _, _, path, _ in listed)
+        parts: dict[str, list[ListedPage]] = {}
+        for part, title, path, about in listed:
+            topic = _name(path) if names[_name(path)] == 1 else _stem(path)
+            parts.setdefault(part, []).append(ListedPage(topic, title, about, path))
+        self.parts = [ContentsPart(title, pages) for title, pages in parts.items()]
+        self.pages = [page for part in self.parts for page in part.pages]
+
+    def find(self, word: str) -> ListedPage | None:
+        """The page that a topic, or the path of a page, names."""
+        wanted = word.casefold().removeprefix("docs/").removesuffix(".md")
+        for page in self.pages:
+            if wanted in (page.topic.casefold(), page.path.casefold().removesuffix(".md")):
+                return page
+        return None
+
+    def part_of(self, page: ListedPage) -> ContentsPart:
+        return next(part for part in self.parts if page in part.pages)
+
+    def topic_at(self, path: str) -> str | None:
+        """The topic of the page with this path."""
+        return next((page.topic for page in self.pages if page.path == path), None)
+
+    def nearest(self, word: str) -> list[ListedPage]:
+        """The pages whose topics are most like a word that is none."""
+        wanted = word.casefold().removesuffix(".md").rpartition("/")[2]
+        by_name: dict[str, list[ListedPage]] = {}
+        for page in self.pages:
+            by_name.setdefault(_name(page.path), []).append(page)
+        close = get_close_matches(wanted[:100], by_name, n=_MAX_NEAREST)
+        return [page for name in close for page in by_name[name]][:_MAX_NEAREST]
+
+
+def found_in(pages: Sequence[tuple[ListedPage, str]], words: str) -> list[FoundText]:
+    """
+    The places of pages that have all these words: first titles, then headings, then texts.
+
+    Each page is shown where it has the words best.
+    """
+    wanted = words.split()
+    in_titles, in_headings, in_texts = list[FoundText](), list[FoundText](), list[FoundText]()
+    for page, text in pages:
+        if has_words(f"{page.title} {page.topic}", wanted):
+            in_titles.append(FoundText(page.topic, page.title, None, page.about))
+        elif has_words(text, wanted):
+            texts = list(_texts(text))
+            headed = _below_headings(texts, wanted)
+            places = headed or _with_words(texts, wanted) or _with_words(texts, wanted[:1])
+            (in_headings if headed else in_texts).extend(
+                FoundText(page.topic, page.title, heading, _around(shown, wanted))
+                for heading, shown in places[:_MOST_OF_A_PAGE]
+            )
+    return [*in_titles, *in_headings, *in_texts]
+
+
+def _listed(index: str) -> Iterator[tuple[str, str, str, str]]:
+    """Part, title, path and sentence of each page of the contents."""
+    part = ""
+    for block in blocks_of(index):
+        if block.kind is BlockKind.HEADING:
+            part = plain(block.text)
+        elif block.kind is BlockKind.ITEM and part:
+            first, *rest = spans_of(block.text)
+            path = page_of_link(INDEX, first.target) if first.kind is SpanKind.LINK else None
+            if path:
+                about = "".join(span.text for span in rest).removeprefix(":").strip()
+                yield part, first.text, path, about
+
+
+def _stem(path: str) -> str:
+    return re.sub(r"(?:/(?:README|index))?\.md$", "", path)
+
+
+def _name(path: str) -> str:
+    return _stem(path).rpartition("/")[2].casefold()
+
+
+def _texts(text: str) -> Iterator[_PlacedText]:
+    """The texts of a page without marks, each with its heading: paragraphs, rows, lines of code."""
+    heading = None
+    for block in blocks_of(text):
+        if block.kind is BlockKind.HEADING:
+            heading = plain(block.text) if block.level > 1 else None
+        for each in _texts_of(block):
+            yield heading, each
+
+
+def _below_headings(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
+    """The first text below each heading that has the words."""
+    first: dict[str, str] = {}
+    for heading, text in texts:
+        if heading and text != heading and has_words(heading, wanted):
+            first.setdefault(heading, text)
+    return list(first.items())
+
+
+def _with_words(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
+    return [(heading, text) for heading, text in texts if has_words(text, wanted)]
+
+
+def _texts_of(block: PageBlock) -> Iterator[str]:
+    match block.kind:
+        case BlockKind.CODE | BlockKind.PRINTED:
+            yield from (line.strip() for line in block.text.splitlines() if line.strip())
+        case BlockKind.TABLE:
+            yield from (" | ".join(plain(cell) for cell in row if cell) for row in block.rows)
+        case _:
+            yield plain(block.text)
+
+
+def _around(text: str, wanted: Sequence[str]) -> str:
+    """The part of a text that has the first of the words."""
+    at = max(text.casefold().find(wanted[0].casefold()), 0)
+    begin = text.find(" ", at - _BEFORE_CHARS) + 1 if at > _BEFORE_CHARS else 0
+    shown = text[begin:] if begin <= at else text[at:]
+    return cut(f"{CUT}{shown}" if len(shown) < len(text) else shown, _MAX_CHARS)

@@ -1,0 +1,167 @@
+"""`pgflowd docs`: a page of the documentation, its contents, and where words stand in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from support.covers import covers
+from support.shop import on_a_terminal
+
+import pgflowd as package
+from pgflowd.cli.commands.docs import TopicParam, docs
+from pgflowd.core.documents.documentation import TableOfContents, found_in
+from pgflowd.host.pages import page_text
+
+DOCS = Path(__file__).parents[2] / "docs"
+INDEX = """\
+# Shop
+
+## Guides
+
+- [Waits](guides/waits.md): how tasks
+  wait
+- [Observe](guides/observe.md): what to look at
+
+## Operate
+
+- [Observe it](operate/observe.md)
+- [Codes](errors/README.md): all of them
+- [Elsewhere](https://example.org): no page of ours
+"""
+
+
+def test_without_a_topic_all_pages_are_listed_by_parts(pgflowd):
+    shown, parts = pgflowd("docs"), pgflowd("docs", "--json").json["parts"]
+    pages = {page["topic"]: page for part in parts for page in part["pages"]}
+
+    listed = {page.path for page in TableOfContents(page_text("index.md")).pages}
+    assert listed | {"index.md"} == {
+        str(path.relative_to(DOCS))
+        for path in DOCS.rglob("*.md")
+        if path.parent.name != "errors" or path.stem == "README"
+    }
+    assert pages["waits"]["title"] == "Waits"
+    assert [part["title"] for part in parts] == [
+        line for line in shown.out.splitlines() if line and not line.startswith(" ")
+    ]
+    assert "`pgflowd docs TOPIC` shows a page" in shown.err
+
+
+@pytest.mark.parametrize(
+    "word", ["waits", "WAITS", "guides/waits", "guides/waits.md", "docs/guides/waits.md"]
+)
+def test_a_page_is_shown_however_it_is_named(word, pgflowd):
+    shown = pgflowd("docs", word)
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("Waits\n\nA task can wait ")
+    assert "\n## Wait for a signal\n" in shown.out
+    assert pgflowd("docs", word, "--json").json["text"] == page_text("guides/waits.md")
+
+
+def test_topics_are_names_of_pages_with_the_directory_where_two_have_one():
+    contents = TableOfContents(INDEX)
+    both = ["guides/observe", "operate/observe"]
+
+    assert [page.topic for page in contents.pages] == ["waits", *both, "errors"]
+    assert contents.pages[0].about == "how tasks wait"
+    assert contents.find("observe") is None
+    assert [page.topic for page in contents.nearest("observe")] == both
+
+
+def test_titles_come_first_then_headings_then_texts():
+    contents = TableOfContents(INDEX)
+    texts = [
+        "# Waits\n\nA pager wakes people.\n",
+        "# Observe\n\n## Call a pager\n\nIt rings.\n",
+        "# Observe it\n\nNothing.\n",
+        "# Codes\n\n| E1 | a Pager |\n|---|---|\n",
+    ]
+    pages = list(zip(contents.pages, texts, strict=True))
+
+    assert [(each.topic, each.heading, each.text) for each in found_in(pages, "pager")] == [
+        ("guides/observe", "Call a pager", "It rings."),
+        ("waits", None, "A pager wakes people."),
+        ("errors", None, "E1 | a Pager"),
+    ]
+    titled = [each.topic for each in found_in(pages, "observe it")]
+    assert titled == ["operate/observe", "guides/observe"]
+
+
+def test_words_are_sought_and_shown_with_page_and_heading(pgflowd):
+    words = ["Wait", "for", "a", "PERSON"]
+    shown, found = pgflowd("docs", *words), pgflowd("docs", *words, "--json").json["found"]
+
+    assert (found[0]["topic"], found[0]["heading"]) == ("waits", "Wait for a person")
+    assert shown.out.startswith("waits  Waits\n  Wait for a person: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("wiats", "there is no topic 'wiats'; the nearest are waits (Waits)"),
+        ("guides/wiats.md", "the nearest are waits"),
+        ("zebra crossing", "no page has 'zebra crossing'; `pgflowd docs` lists all pages"),
+        ("e210", "`pgflowd explain E210` shows the page of a code"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(words, said, pgflowd):
+    ended = pgflowd("docs", *words.split())
+
+    assert (ended.code, ended.out) == (4, "")
+    assert said in ended.err
+
+
+def test_topics_are_completed():
+    suggested = TopicParam().shell_complete(click.Context(docs), docs.params[0], "wa")
+
+    assert [(item.value, item.help) for item in suggested] == [("waits", "Waits")]
+
+
+def test_a_long_page_goes_through_the_pager_of_a_terminal(elsewhere):
+    pager = elsewhere / "pager"
+    pager.write_text("#!/bin/sh\nsed 's/^/paged: /'\n")
+    pager.chmod(0o755)
+
+    long = on_a_terminal("docs", "waits", columns=60, PAGER=str(pager), LINES="24")
+    short = on_a_terminal("docs", "waits", columns=60, PAGER=str(pager), LINES="5000")
+    missing = on_a_terminal("docs", "waits", columns=60, PAGER="no-such-pager", LINES="24")
+
+    assert all(line.startswith("paged: ") for line in long.splitlines())
+    assert "paged: " not in short + missing
+    assert long.replace("paged: ", "") == click.unstyle(missing) == click.unstyle(short)
+
+
+def test_links_name_topics_and_code_keeps_its_quotes_without_colours(elsewhere):
+    plain = on_a_terminal("docs", "waits", columns=200, PAGER="cat", NO_COLOR="1")
+    painted = on_a_terminal("docs", "waits", columns=200, LINES="5000")
+    poor = on_a_terminal("docs", "supervision", columns=80, PAGER="cat", LC_ALL="C")
+
+    assert "goes into `memo`" in plain and "[handlers]" in plain
+    assert "goes into memo" in click.unstyle(painted) and "\x1b[36mmemo\x1b[0m" in painted
+    assert "|-- listener" in poor and "\\u" not in poor
+
+
+@covers("E115")
+def test_an_installation_without_pages_says_what_to_do(elsewhere):
+    ignored = shutil.ignore_patterns("__pycache__", "docs")
+    shutil.copytree(Path(package.__file__).parent, elsewhere / "pgflowd", ignore=ignored)
+
+    for words in (["docs"], ["docs", "waits"], ["explain", "E210"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "pgflowd", *words],
+            env={**os.environ, "PYTHONPATH": str(elsewhere)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+        assert ended.returncode == 78
+        assert "E115" in ended.stderr and "cannot be read: No such file" in ended.stderr
+        assert "pip install --force-reinstall pgflowd" in ended.stderr
