@@ -101,6 +101,8 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         assert block.page.name in run, "the SQL of no other page is run"
     elif block.language == "nginx":  # tests/web/test_behind_nginx.py
         assert block.page.name == "dashboard.md"
+    elif block.language == "ini" and block.page.name == "systemd.md":
+        return  # test_systemd_page.py takes it
     elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py
         assert block.page.name == "high-availability.md"
     else:
@@ -116,6 +118,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
     for words in commands(block.text):
         if words[:2] == ["sudo", "-u"]:
             words = words[3:]
+        elif words[:2] == ["sudo", "pgflowd"]:
+            words = words[1:]
         if words[:2] == ["python", "manage.py"]:
             words = words[2:]  # Django's, with ours as one of its commands
         if words[0] == "pgflowd":
@@ -139,6 +143,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert block.page.name == "observe.md"  # test_observe_page.py runs them
         elif words[0] in ("prometheus", "promtool") or words[:2] == ["sudo", "apt-get"]:
             assert block.page.name == "observe.md"  # tests/process/test_prometheus.py runs them
+        elif words[0] == "sudo":
+            assert block.page.name == "systemd.md"  # test_systemd_page.py reads them
         elif words[0] != "cd":
             assert os.access(PROJECT / words[0], os.X_OK), words
 
@@ -202,33 +208,6 @@ def test_the_first_steps_in_a_project_are_two_lines(tmp_path, monkeypatch, capfd
         assert server.wait(timeout=60) == 0
 
     assert '"label": "positive"' in capfd.readouterr().out
-
-
-def test_the_way_into_production_is_one(empty_database, tmp_path, monkeypatch, capsys):
-    """The block of the README, line by line, with a daemon that serves."""
-    (block,) = re.findall(r"## In production\n\n```console\n(.*?)```", README, re.DOTALL)
-    monkeypatch.setenv("PGFLOWD__DATABASE__URL", empty_database.dsn)
-    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(tmp_path / "control.sock"))
-    monkeypatch.chdir(tmp_path)
-    assert run(["new", "shop"]) == 0
-    monkeypatch.chdir(tmp_path / "shop")
-
-    first, *others = [words[1:] for words in commands(block)]
-    assert (first, run(first)) == (["check"], 1)
-    assert "pgflowd db migrate" in capsys.readouterr().out
-    daemon = None
-    try:
-        for words in others:
-            if words[0] == "serve":
-                daemon = subprocess.Popen([sys.executable, "-m", "pgflowd", *words])
-                until(lambda: run(["status", "--check"]) == 0, within_s=30)
-            else:
-                assert run(words) == 0, words
-        assert "healthy" in capsys.readouterr().out
-    finally:
-        if daemon is not None:
-            daemon.send_signal(signal.SIGTERM)
-            assert daemon.wait(timeout=30) == 0
 
 
 def test_the_picture_of_the_tree_has_a_module_or_package_for_each_process():
