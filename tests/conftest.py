@@ -6,6 +6,7 @@ The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/p
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "covers(*references): what of the design a test shows")
     config.addinivalue_line("markers", "own_session: its worker cannot share sessions in a pooler")
     config.addinivalue_line("markers", "timing: measures time; `make timing` runs these alone")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def code_is_read_anew() -> None:
+    """Let no child write bytecode, which it would take for a flow rewritten within a second."""
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 @pytest.fixture(scope="session")

@@ -189,12 +189,15 @@ class ScratchServer:
         while self._ended:
             self._drop(self._ended.pop())
 
+    @cached_property
+    def _template(self) -> str:
+        return f"{_TEMPLATE}{_digest()}"  # once for all databases: it reads hundreds of files
+
     def _copy_template(self, name: str) -> None:
-        template = f"{_TEMPLATE}{_digest()}"
         try:
-            self._create(name, template)
+            self._create(name, self._template)
         except errors.InvalidCatalogName:
-            self._make_template(template, then=lambda: self._create(name, template))
+            self._make_template(self._template, then=lambda: self._create(name, self._template))
 
     def _make_template(self, template: str, then: Callable[[], None]) -> None:
         self._admin.execute("select pg_advisory_lock(%s, 0)", (_TEMPLATES,))

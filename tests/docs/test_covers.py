@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,25 @@ KNOWN = set(TITLES).union(*ALL.values())
 def references_in(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each argument of a marker `covers`."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "covers":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "covers"
+        ):
             for argument in node.args:
                 assert isinstance(argument, ast.Constant)
                 yield node.lineno, str(argument.value)
 
 
-MARKED = [
-    (path, line, reference)
-    for path in sorted((ROOT / "tests").rglob("test_*.py"))
-    if "node_modules" not in path.parts
-    for line, reference in references_in(path)
-]
+@cache  # and not while tests are collected, which each process of pytest-xdist does
+def marked() -> list[tuple[Path, int, str]]:
+    """Each argument of a marker in all tests: its file, its line, and its text."""
+    return [
+        (path, line, reference)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if "node_modules" not in path.parts
+        for line, reference in references_in(path)
+    ]
 
 
 @pytest.mark.parametrize("kind", PAGES)
@@ -70,7 +78,7 @@ def test_no_number_of_a_page_is_used_twice(kind: str) -> None:
 def test_each_marker_names_something_that_its_page_explains() -> None:
     unknown = [
         f"{path.relative_to(ROOT)}:{line} covers {reference!r}"
-        for path, line, reference in MARKED
+        for path, line, reference in marked()
         if reference not in KNOWN
     ]
 
@@ -79,24 +87,26 @@ def test_each_marker_names_something_that_its_page_explains() -> None:
 
 @pytest.mark.parametrize("kind", COVERED)
 def test_each_rule_row_and_property_is_covered_by_a_test(kind: str) -> None:
-    missing = ALL[kind] - {reference for _, _, reference in MARKED}
+    missing = ALL[kind] - {reference for _, _, reference in marked()}
 
     assert sorted(missing - NOT_COVERED.keys()) == []
 
 
 def test_each_code_is_provoked_by_the_example_of_its_page_or_by_a_test_that_says_so() -> None:
-    provoked = {example.code for example in executed()} | {reference for _, _, reference in MARKED}
+    provoked = {example.code for example in executed()} | {
+        reference for _, _, reference in marked()
+    }
 
     assert sorted(TITLES.keys() - provoked) == []
 
 
 def test_what_is_listed_as_not_covered_is_known_and_has_no_test() -> None:
-    assert NOT_COVERED.keys() <= KNOWN - {reference for _, _, reference in MARKED}
+    assert NOT_COVERED.keys() <= KNOWN - {reference for _, _, reference in marked()}
 
 
 def test_no_test_has_a_number_of_the_design_in_its_name() -> None:
     number = re.compile(r"def test_(?:(?:rule|row|trap)s?_\d|[pgd]\d+_)\w*")
-    texts = {path: path.read_text("utf-8") for path, _, _ in MARKED}
+    texts = {path: path.read_text("utf-8") for path, _, _ in marked()}
 
     assert [name for text in texts.values() for name in number.findall(text)] == []
 
