@@ -39,7 +39,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
-  contract pictures codes
+  contract pictures codes references
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -59,6 +59,9 @@ pictures: $(TEST_READY) $(PEERS_READY)
 
 contract: $(TEST_READY)
 	$(VENV)/bin/python tests/support/documents.py
+
+references: $(TEST_READY)
+	PYTHONPATH=tests $(VENV)/bin/python -m support.references
 
 codes: $(TEST_READY)
 	$(VENV)/bin/python tests/support/error_examples.py

@@ -1,5 +1,5 @@
 """
-The exit codes of commands (docs/reference/commands.md), and the code that each error leads to.
+The exit codes of commands (docs/reference/programs.md), and the code that each error leads to.
 
 The dashboard makes the statuses of its answers from them, so a page and a command agree.
 """

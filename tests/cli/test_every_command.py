@@ -20,8 +20,6 @@ from support import documents
 from pgflowd.cli.main import cli, run
 from pgflowd.core.exit_codes import ExitCode
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
-
 FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
     "new": "--template", "check": "--offline --strict", "doctor": "",
@@ -475,25 +473,6 @@ def _examples(help: str) -> Iterator[list[str]]:
         words = shlex.split(re.split(r" (?:\||>|&&) ", line.replace("Example:", ""))[0])
         if "pgflowd" in words:
             yield words[words.index("pgflowd") + 1 :]
-
-
-@pytest.mark.parametrize("words", LEAVES)
-def test_the_page_of_commands_documents_what_json_prints(words):
-    without = {"serve", "dev"}  # these log
-    *group, name = words.split()
-    sections = re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    heads = [head for head, text in sections if _documents(head, text, group, name)]
-
-    assert heads or words in without, words
-
-
-def _documents(head: str, text: str, group: list[str], name: str) -> bool:
-    """Whether a section is about a command: by its head, or in a list below it."""
-    names = re.split(r"[, ]+", head)
-    if group and group[0] not in names and f"`{group[0]} {name}`" not in text:
-        return False
-    listed = re.search(rf"`(?:{' '.join([*group, name])}|{name})`", text)
-    return name in names or listed is not None
 
 
 @pytest.mark.parametrize("words", [words for words in FORMS if words != "runs cancel"])

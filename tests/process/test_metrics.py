@@ -1,6 +1,4 @@
-"""
-`pgflowd status --metrics`: every metric of docs/background/surface.md, with what really happened.
-"""
+"""`pgflowd status --metrics`: every metric, with what really happened."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ FINDING = {
 OF_RUNS = {"completed": int, "failed": int, "per_minute": float, "failure_rate": float | None}
 FLOW_STATS = {Keys: FlowStats, "runs": OF_RUNS}
 OPTION = {Keys: OptionValues, "step": str | None}  # None: of the flow
-TYPES = {  # parts of documents, each after those that are parts of it
+TYPES = {"ChildState": CHILD_STATE} | {  # parts of documents, each after those that are parts of it
     each.__name__: each
     for each in (
         Progress, KeptLine, StepUndo, StepTasks, Run, ListedRun, Attempt, AttemptOutput,

@@ -25,6 +25,7 @@ from pgflowd.cli.main import cli
 from pgflowd.core.documents import SCHEMA_VERSION
 from support.document_table import DOCUMENTS, TYPES
 from support.document_types import Schema, Types
+from support.key_meanings import about, described, words_of
 
 PLACE = Path(__file__).parents[2] / "pgflowd" / "contract" / str(SCHEMA_VERSION)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -43,12 +44,13 @@ def files() -> dict[str, str]:
     for name, each in TYPES.items():
         types.add(name, each)
     errors = types.schema_of([TYPES["Problem"]])
-    made = {"errors.json": _file(errors, "Any command prints it on standard error for an error.")}
+    made = {"errors.json": _file("errors", errors, "Any command prints it on standard error.")}
     for name, (each, commands) in DOCUMENTS.items():
         shown = ", ".join(f"`pgflowd {command} --json`" for command in commands)
         printed = f"{shown} prints it." if shown else "The API of the dashboard answers with it."
-        made[f"{name}.json"] = _file(types.document(each), printed)
-    parts = _text({"$schema": DIALECT, "$defs": dict(sorted(types.schemas.items()))})
+        made[f"{name}.json"] = _file(name, types.document(each), printed)
+    named = {name: _described_type(name, each) for name, each in sorted(types.schemas.items())}
+    parts = _text({"$schema": DIALECT, "$defs": named})
     return {**made, PARTS: parts.replace(f'"{PARTS}#', '"#')}
 
 
@@ -100,9 +102,17 @@ def _words_of(args: Sequence[str]) -> str:
     return next((f"{plain} {one}" for one in options if f"{plain} {one}" in _FORMS), plain)
 
 
-def _file(schema: Schema, description: str) -> str:
-    page = "docs/reference/commands.md says what each key means."
-    return _text({"$schema": DIALECT, "description": f"{description} {page}", **schema})
+def _file(name: str, schema: Schema, printed: str) -> str:
+    description = " ".join([printed, about(name)]).rstrip()
+    described_one = described(schema, name)
+    return _text({"$schema": DIALECT, "description": description, **described_one})
+
+
+def _described_type(name: str, schema: Schema) -> Schema:
+    if "enum" in schema:
+        words = [f"`{word}`: {means}" for word, means in words_of(name, schema).items()]
+        return {"description": "; ".join(words), **schema}
+    return {**({"description": about(name)} if about(name) else {}), **described(schema, name)}
 
 
 def _text(value: Any) -> str:
@@ -125,8 +135,9 @@ def _closed(schema: Any) -> Any:
 
 
 if __name__ == "__main__":
+    made = files()
     PLACE.mkdir(parents=True, exist_ok=True)
     for old in PLACE.glob("*.json"):
         old.unlink()
-    for name, text in files().items():
+    for name, text in made.items():
         (PLACE / name).write_text(text, "utf-8")

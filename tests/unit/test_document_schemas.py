@@ -12,7 +12,9 @@ from uuid import UUID
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from support import documents
+from support.document_table import DOCUMENTS, TYPES
 from support.document_types import Keys, Maybe, Types, either
+from support.key_meanings import TABLES, described, unused, words_of
 
 from pgflowd.core.documents import plain
 from pgflowd.core.statuses import StepStatus
@@ -56,6 +58,23 @@ def test_the_shipped_schemas_are_those_of_the_types():
     shipped = {file.name: file.read_text("utf-8") for file in documents.PLACE.glob("*.json")}
 
     assert shipped == documents.files(), "run `make contract`"
+
+
+def test_each_key_has_a_meaning_and_each_meaning_a_key():
+    types, used = Types(documents.PARTS), set[tuple[str, str]]()
+    for name, each in TYPES.items():
+        types.add(name, each)
+    for name, (each, _) in DOCUMENTS.items():
+        described(types.document(each), name, used)
+    for name, schema in types.schemas.items():
+        if "enum" in schema:
+            words_of(name, schema, used)
+        else:
+            described(schema, name, used)
+
+    known = {"all", *DOCUMENTS, *types.schemas}
+    assert unused(used) == []
+    assert [name for name in TABLES if name.partition(".")[0] not in known] == []
 
 
 def test_each_of_them_is_a_schema_and_refers_to_types_that_there_are():

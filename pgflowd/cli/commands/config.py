@@ -49,7 +49,7 @@ def schema(app: App, pyproject: bool) -> None:
     """Print a JSON Schema of the config file, for editors.
 
     They complete and check a pgflowd.toml whose first line names the schema:
-    #:schema ./pgflowd.schema.json. `pgflowd new` writes both; write the schema again after an
+    #:schema ./pgflowd.schema.json. `pgflowd new NAME` writes both; write the schema again after an
     upgrade.
 
     \b

@@ -17,7 +17,7 @@ from pgflowd.core.lookup import unknown_flow
 def dead() -> None:
     """List dead letters: tasks that have failed for good, and their runs with them.
 
-    `pgflowd runs retry` lets their runs go on.
+    `runs retry` lets their runs go on.
 
     \b
     Example: pgflowd dead list --flow send_email

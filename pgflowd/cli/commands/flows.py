@@ -241,7 +241,7 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
 def limits(app: App, flow: str, limit: int) -> None:
     """List the limits of a flow that are in use.
 
-    `pgflowd flows set` changes how many places one has.
+    `flows set` changes how many places one has.
 
     \b
     Example: pgflowd flows limits crawl

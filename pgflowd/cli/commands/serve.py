@@ -2,7 +2,7 @@
 `pgflowd serve`: the daemon in the foreground.
 
 It runs until a signal or `pgflowd stop` ends it. The exit code says why
-(docs/reference/commands.md).
+(docs/reference/programs.md).
 """
 
 from __future__ import annotations

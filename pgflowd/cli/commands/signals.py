@@ -16,7 +16,7 @@ from pgflowd.cli.terminal.wait_view import print_signals
 def signals() -> None:
     """List the signals that were sent to runs.
 
-    `pgflowd runs signal` sends one.
+    `runs signal` sends one.
 
     \b
     Example: pgflowd signals list --open

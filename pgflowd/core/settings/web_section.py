@@ -30,8 +30,8 @@ class WebSettings:
         "proxy",
         "none",
     )
-    users: str = path("", "password: the file of `pgflowd web passwd`, mode 0600")
-    tokens: str = path("", "the file of `pgflowd web token`, for programs, mode 0600")
+    users: str = path("", "password: the file that `pgflowd web passwd NAME` writes")
+    tokens: str = path("", "for programs: the file that `pgflowd web token NAME` writes")
     secret: str = path(
         "",
         "a file with what signs logins, mode 0600, the same for several web processes; empty: new "

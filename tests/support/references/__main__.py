@@ -1,0 +1,5 @@
+"""`make references`: writes the generated files."""
+
+from support.references import write
+
+write()
