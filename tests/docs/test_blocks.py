@@ -97,6 +97,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     elif block.language == "sql":
         run = (
             "planned-runs.md", "schedules.md", "history.md", "procrastinate.md", "start-runs.md",
+            "recover.md", "security.md",
         )  # fmt: skip
         assert block.page.name in run, "the SQL of no other page is run"
     elif block.language == "nginx":  # tests/web/test_behind_nginx.py
@@ -146,6 +147,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert block.page.name == "observe.md"  # test_observe_page.py runs them
         elif words[0] in ("prometheus", "promtool") or words[:2] == ["sudo", "apt-get"]:
             assert block.page.name == "observe.md"  # tests/process/test_prometheus.py runs them
+        elif words[0] == "psql":
+            assert block.page.name == "security.md"  # test_security_page.py runs it
         elif words[0] == "sudo":
             assert block.page.name == "systemd.md"  # test_systemd_page.py reads them
         elif words[0] != "cd":

@@ -88,7 +88,7 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     """Print the schema as SQL, for another migration program; or the roles.
 
     Execute it in one transaction. Without --from it creates everything in an empty database.
-    `roles` prints the roles owner, worker, starter and viewer with the least privileges.
+    `roles` prints the roles owner, worker, starter, viewer and operator with the least rights.
 
     \b
     Example: pgflowd db sql | psql -1 -v ON_ERROR_STOP=1 mydb
