@@ -13,6 +13,8 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
 from pgflowd.cli.main import COMPLETE_VARIABLE
 
+AT_LOADING = '    _pgflowd_completion "$@"'
+
 
 @click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -27,4 +29,6 @@ def completion(app: App, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = ShellComplete.source(kind(click.Command(None), {}, "pgflowd", COMPLETE_VARIABLE))
+    # click's zsh script, once zsh has loaded it from a file, forgets to complete the second time
+    script = script.replace(AT_LOADING, f"    compdef _pgflowd_completion pgflowd\n{AT_LOADING}")
     app.print_result(script, shell=shell, script=script)
