@@ -10,6 +10,7 @@
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
 # make pictures  take the pictures of the dashboard anew
+# make deb     a Debian package, in dist
 # make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
@@ -21,6 +22,7 @@ PYTHON ?= python3
 WORKERS ?= 6
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+DIST ?= dist
 
 VENV = .venv
 DEMO_READY = $(VENV)/.demo-ready
@@ -39,7 +41,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
-  contract pictures codes references
+  contract pictures codes references deb
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -65,6 +67,9 @@ references: $(TEST_READY)
 
 codes: $(TEST_READY)
 	$(VENV)/bin/python tests/support/error_examples.py
+
+deb: | $(VENV)/bin/pip
+	$(VENV)/bin/python deploy/debian/build.py $(DIST)
 
 timing: $(TEST_READY)
 	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)

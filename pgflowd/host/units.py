@@ -24,6 +24,7 @@ WEB = "pgflowd-web.service"
 UNITS = ("pgflowd.service", "pgflowd@.service", WEB)
 DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # the first systemd that knows it
 SYSTEM = Path("/etc/systemd/system")
+PACKAGED = Path("/usr/lib/systemd/system")  # where packages of the system have their units
 RUNNING = Path("/run/systemd/system")  # exists if systemd runs this machine
 TIMEOUT_S = 30.0  # of systemctl
 
@@ -64,7 +65,7 @@ def unit_files(
     *, for_user: bool, version: int | None, environ: Mapping[str, str]
 ) -> list[UnitFile]:
     """Return the files for this machine; without a known version there are no drop-ins."""
-    directory = user_directory(environ) if for_user else SYSTEM
+    directory = user_directory(environ) if for_user else system_directory()
     files = []
     for name in UNITS:
         text = (shipped("systemd") / name).read_text(encoding="utf-8")
@@ -75,6 +76,12 @@ def unit_files(
                 text = (shipped("systemd") / "drop-ins" / drop_in).read_text(encoding="utf-8")
                 files.append(UnitFile(directory / f"{name}.d" / drop_in, text))
     return files
+
+
+def system_directory() -> Path:
+    """Return the directory of the system's units; that of packages if one brought this program."""
+    file = UnitFile(PACKAGED / UNITS[0], "")
+    return PACKAGED if _starting() in (file.installed or "") else SYSTEM
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
@@ -116,10 +123,15 @@ def setting(text: str, key: str) -> str | None:
     return found[-1].strip() if found else None
 
 
-def _adapted(text: str, for_user: bool) -> str:
+def _starting() -> str:
+    """The setting by which a unit starts this program."""
     path = program().replace("%", "%%")
     path = f'"{path}"' if " " in path else path
-    text = text.replace("ExecStart=pgflowd ", f"ExecStart={path} ")
+    return f"ExecStart={path} "
+
+
+def _adapted(text: str, for_user: bool) -> str:
+    text = text.replace("ExecStart=pgflowd ", _starting())
     if not for_user:
         return text
     lines = [line for line in text.splitlines() if not _NOT_FOR_USERS.match(line)]

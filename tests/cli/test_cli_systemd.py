@@ -67,6 +67,22 @@ def test_a_newer_systemd_gets_its_drop_ins(systemd, elsewhere, of_version):
     )
 
 
+def test_a_package_has_its_units_where_packages_have_them(
+    systemd, elsewhere, of_version, monkeypatch
+):
+    of_version(252)
+    monkeypatch.setattr(units, "PACKAGED", elsewhere / "packaged")
+    (elsewhere / "packaged").mkdir()
+    for file in systemd("show", "--json").json["files"]:
+        (elsewhere / "packaged" / Path(file["path"]).name).write_text(file["text"])
+
+    assert systemd("install", "--yes").out == "the units are installed already\n"
+    assert f"{elsewhere}/packaged/pgflowd.service is up to date" in systemd("doctor").out
+
+    monkeypatch.setattr(units, "program", lambda: "/elsewhere/pgflowd")  # not that of the package
+    assert f"# {elsewhere}/system/pgflowd.service" in systemd("show").out
+
+
 def test_the_unit_starts_this_very_program(systemd, of_version):
     of_version(252)
 

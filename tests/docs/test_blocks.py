@@ -145,10 +145,14 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert words[1:-1] == shlex.split(USERADD)
         elif words[0] in ("export", "python"):
             assert block.page.name == "observe.md"  # test_observe_page.py runs them
-        elif words[0] in ("prometheus", "promtool") or words[:2] == ["sudo", "apt-get"]:
+        elif words[0] in ("prometheus", "promtool"):
             assert block.page.name == "observe.md"  # tests/process/test_prometheus.py runs them
         elif words[0] == "psql":
             assert block.page.name == "security.md"  # test_security_page.py runs it
+        elif words[:2] == ["sudo", "apt-get"]:
+            assert block.page.name in ("observe.md", "debian.md")  # tests/packaging/test_deb.py
+        elif words[0] in ("createuser", "createdb"):  # of PostgreSQL
+            assert block.page.name == "debian.md"
         elif words[0] == "sudo":
             assert block.page.name == "systemd.md"  # test_systemd_page.py reads them
         elif words[0] != "cd":

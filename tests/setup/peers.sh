@@ -7,6 +7,7 @@
 # in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
 # and pgbouncer are those of tests/support; no service of theirs is started.
 # Prometheus with promtool reads our metrics and alerts. nginx stands before the dashboard. Chromium shows the dashboard. strace shows what a daemon opens.
+# man and mandoc read the manual pages.
 # debootstrap makes the Debian in which root's tests install the package and the image, and buildah builds the image.
 set -eu
 cd "$(dirname "$0")/../npm"
@@ -49,6 +50,14 @@ if ! command -v systemd-analyze >/dev/null ||
         install systemd dbus
     else
         echo "the tests of our units need systemd; run: sudo apt-get install systemd dbus" >&2
+        exit 1
+    fi
+fi
+if ! { command -v man && command -v mandoc; } >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install man-db mandoc
+    else
+        echo "the tests of the manual pages need man and mandoc; run: sudo apt-get install man-db mandoc" >&2
         exit 1
     fi
 fi

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 CACHE = Path("/var/cache/pgflowd-tests")
-PACKAGES = ("ca-certificates", "python3-venv")
+PACKAGES = ("ca-certificates", "python3-venv", "systemd-standalone-sysusers")
 WITHOUT = ("var/cache/apt", "var/lib/apt/lists", "usr/share/locale", "usr/share/doc")
 
 
