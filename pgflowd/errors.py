@@ -206,7 +206,11 @@ class Problem:
 
 
 class PgflowdError(Exception):
-    """The base of all errors of pgflowd. `str()` returns the whole line that a user reads."""
+    """
+    The base of all: `code`, `text`, `next` (what to do), `place`, and `problems`, all of them.
+
+    `str()` returns the whole line that a user reads.
+    """
 
     default_code = "E901"
 
@@ -250,66 +254,95 @@ class _ManyProblems(PgflowdError):
 
 
 class ConfigError(_ManyProblems):
+    """The config file, the environment or a flag is wrong: E1xx."""
+
     default_code = "E103"
 
 
 class FlowError(_ManyProblems):
+    """A flow is used whose definition is wrong: E2xx."""
+
     default_code = "E209"
 
 
 class DatabaseError(PgflowdError):
+    """The database cannot be used as it is: E3xx."""
+
     default_code = "E302"
 
 
 class Unreachable(DatabaseError):
+    """It does not answer (E301), or has no free connection (E310); try again later."""
+
     default_code = "E301"
 
 
 class AccessDenied(DatabaseError):
+    """A permission is missing."""
+
     default_code = "E305"
 
 
 class OutOfReach(DatabaseError):
-    pass
+    """The database has no schema, or one of another version."""
 
 
 class RunError(PgflowdError):
+    """The base of the errors about runs and tasks: E4xx."""
+
     default_code = "E411"
 
 
 class OutputError(RunError):
+    """
+    A value is not JSON (E403), is too large (E404), or does not fit the annotation of its handler
+    (E418). It fails the task for good if it is not JSON.
+    """
+
     default_code = "E403"
 
 
 class LeaseLost(RunError):
+    """Another worker has the task now."""
+
     default_code = "E407"
 
 
 class NotFound(RunError):
+    """There is no such run."""
+
     default_code = "E409"
 
 
 class BadDependency(NotFound):
+    """A run to wait for does not exist."""
+
     default_code = "E422"
 
 
 class RunExists(RunError):
+    """A run with the chosen id exists."""
+
     default_code = "E410"
 
 
 class WrongState(RunError):
+    """The state of the run forbids it."""
+
     default_code = "E411"
 
 
 class RunEnded(WrongState):
-    pass
+    """A run that has ended is cancelled or paused, or one that has not begun is paused."""
 
 
 class NotRetryable(WrongState):
-    pass
+    """A run is retried that did not fail, or was cancelled."""
 
 
 class UndoStarted(WrongState):
+    """The run is being, or was, undone: no retry."""
+
     default_code = "E420"
 
 
@@ -321,31 +354,43 @@ class KeyTaken(WrongState):
 
 
 class NotOpen(WrongState):
+    """A step is answered that is no approval; or a task does not wait, or somebody else has it."""
+
     default_code = "E423"
 
 
 class UnknownFlow(RunError):
+    """The database has no such flow."""
+
     default_code = "E415"
 
 
 class MapInput(RunError):
+    """The input of a flow with a root map is not an array."""
+
     default_code = "E416"
 
 
 class TypeMismatch(RunError):
+    """A value does not fit the type that it is decoded as; it fails the task for good."""
+
     default_code = "E417"
 
 
 class TooLarge(RunError):
+    """A checkpoint or a signal is too large, or a task has too many checkpoints."""
+
     default_code = "E424"
 
 
 class SignalTimeout(RunError, TimeoutError):
+    """The time of `ctx.wait_signal` or `ctx.wait` is over; it fails the task for good."""
+
     default_code = "E427"
 
 
 class WaitTimeout(RunError, TimeoutError):
-    """`wait` gave up; the run with id `run_id` continues."""
+    """The time of `wait` is over; the run with id `run_id` continues."""
 
     run_id: UUID | None = None
 

@@ -144,8 +144,9 @@ class Context(Protocol):
 
     @overload
     def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
-        """Likewise, until the run gets a signal of this name; return what was sent with it; with a
-        type, decoded as that. After the timeout return the default, or raise SignalTimeout."""
+        """End this attempt, unspent, until the run gets a signal of this name; return what was sent
+        with it; with a type, decoded as that. After the timeout return the default, or raise
+        SignalTimeout."""
 
     @overload
     def wait_signal(

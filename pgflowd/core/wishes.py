@@ -29,14 +29,14 @@ AFTER_MODES = ("completed", "ended")
 class Wishes(TypedDict, total=False):
     """The keywords of a start. `at` and `delay` exclude each other."""
 
-    at: datetime
-    delay: Time
-    expires: datetime | Time
-    after: Sequence[UUID | str]
-    after_mode: Literal["completed", "ended"]
-    labels: Mapping[str, str]
-    singleton: str
-    on_conflict: Literal["wait", "existing", "reject", "replace"]
+    at: datetime  # it begins then
+    delay: Time  # it begins after this time
+    expires: datetime | Time  # it ends then, wherever it is
+    after: Sequence[UUID | str]  # it begins when these runs have ended
+    after_mode: Literal["completed", "ended"]  # "ended": even if one of them did not complete
+    labels: Mapping[str, str]  # texts by which runs are found
+    singleton: str  # only one run at a time has this key
+    on_conflict: Literal["wait", "existing", "reject", "replace"]  # while another run has the key
     actor: str  # who asks for it
 
 

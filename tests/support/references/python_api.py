@@ -1,0 +1,255 @@
+"""The page of the Python API, from signatures and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import sys
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pgflowd
+import pgflowd.testing
+from pgflowd.core.definition import options
+from pgflowd.core.wishes import Wishes
+from pgflowd.errors import PgflowdError
+from pgflowd.testing import plugin
+from pgflowd.testing.scratch import ScratchDatabase
+from support.references.markdown import MADE, code, item, page, paragraph, prose, table
+
+_ABOUT = f"""\
+All names are imported from `pgflowd`; those for tests from `pgflowd.testing`. They are typed.
+What is not listed may change in any release. {MADE}"""
+_PARTS: dict[str, tuple[str, list[str]]] = {  # what stands first, and the names
+    "Define flows": (
+        "[Flows](../guides/flows.md) shows how.",
+        ["Flow", "job", "Schedule", "Limit"],
+    ),
+    "In handlers": (
+        "[Handlers](../guides/handlers.md) says what they may do.",
+        ["Context", "Fail", "RetryAfter", "Suspended", "ChildRun", "Undo"],
+    ),
+    "Start and follow runs": (
+        "[Start runs](../guides/start-runs.md) shows how.",
+        ["Client", "AsyncClient", "Run", "RunEvent", "RunWithStates", "StepState"],
+    ),
+}
+_OPTIONS = [
+    options.FlowOptions, options.StepOptions, options.MapOptions, options.WaitOptions,
+    options.JobOptions, options.UndoOptions,
+]  # fmt: skip
+_TESTS = "[Tests](../guides/testing.md) shows how."
+_FIXTURES = [plugin.pgflow_server, plugin.pgflow_db, plugin.pgflow_daemon]
+_NOT_MADE = {"Context", "Suspended"}  # by users
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_ONLY_OURS = {"to_json", "spec", "shape", "written", "steps", "path", "full_name", "picture"}
+
+
+def api_page() -> str:
+    parts = [paragraph(_ABOUT)]
+    for title, (first, names) in _PARTS.items():
+        parts += [f"## {title}", paragraph(first)]
+        for name in names:
+            parts += _entry(name, getattr(pgflowd, name))
+        if title == "Define flows":
+            for each in _OPTIONS:
+                parts += _fields(each)
+        if title.startswith("Start"):
+            parts += _fields(Wishes)
+    parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
+    parts += ["## Test flows", paragraph(_TESTS)]
+    for name in pgflowd.testing.__all__:
+        parts += _entry(name, getattr(pgflowd.testing, name))
+    parts += ["### Fixtures of pytest", "\n".join(map(_fixture, _FIXTURES))]
+    parts += _entry("ScratchDatabase", ScratchDatabase)
+    return page("The Python API", *parts)
+
+
+def listed_names() -> set[str]:
+    """The names of `pgflowd` that the page has."""
+    return {name for _, names in _PARTS.values() for name in names} | set(_error_names())
+
+
+def _entry(name: str, value: Any) -> Iterator[str]:
+    yield f"### {name}"
+    if not inspect.isclass(value):
+        yield _block(_signature(name, [_parsed(value)]))
+        yield paragraph(_doc(value))
+        return
+    functions = {} if name == "AsyncClient" else _functions(value)
+    if "__init__" in functions and name not in _NOT_MADE:
+        yield _block(_signature(name, functions["__init__"]))
+    yield paragraph(_doc(value))
+    above = [each.__name__ for each in value.__bases__ if each.__name__ in pgflowd.__all__]
+    if above:
+        yield paragraph(f"It has all of {code(above[0])}, and:")
+    attributes = [*_annotated(value, skip_bases=bool(above)), *_properties(functions)]
+    if attributes:
+        yield "\n".join(attributes)
+    methods = [
+        item(f"{code(_signature(each, written))}: {_doc_of(written)}")
+        for each, written in functions.items()
+        if not _is_property(written) and not each.startswith("_") and _doc_of(written)
+    ]
+    if methods:
+        yield from ["Methods:"] if attributes else []
+        yield "\n".join(methods)
+
+
+def _functions(cls: type) -> dict[str, list[Function]]:
+    """The functions of a class as they are written, overloads before what executes them."""
+    found: dict[str, list[Function]] = {}
+    for each in _written(cls).body:
+        if isinstance(each, Function) and each.name not in _ONLY_OURS:
+            found.setdefault(each.name, []).append(each)
+    return found
+
+
+def _is_property(written: list[Function]) -> bool:
+    names = {ast.unparse(each) for each in written[0].decorator_list}
+    return bool(names & {"property", "cached_property"})
+
+
+def _properties(functions: dict[str, list[Function]]) -> Iterator[str]:
+    for name, written in functions.items():
+        returns = written[0].returns
+        if _is_property(written) and returns is not None and not name.startswith("_"):
+            yield item(_said(code(f"{name}: {ast.unparse(returns)}"), _doc_of(written)))
+
+
+def _annotated(cls: type, *, skip_bases: bool = False) -> Iterator[str]:
+    """The fields of a class and of those that it extends, with the comments behind them."""
+    own = _own_comments(cls)
+    for name, (kind, comment) in _comments(cls).items():
+        if name in own or not skip_bases:
+            yield item(_said(code(f"{name}: {kind}"), comment))
+
+
+def _fields(cls: type) -> Iterator[str]:
+    yield f"### {cls.__name__}"
+    yield paragraph(_doc(cls))
+    yield "\n".join(_annotated(cls))
+
+
+def _comments(cls: type) -> dict[str, tuple[str, str]]:
+    """The type and the comment of each annotated name; a comment also of a class before."""
+    found: dict[str, tuple[str, str]] = {}
+    known = {
+        name: comment
+        for each in reversed([cls, *_OPTIONS])
+        for base in reversed(_bases(each))
+        for name, (_, comment) in reversed(_own_comments(base).items())
+        if comment
+    }
+    for base in _bases(cls):
+        for name, (kind, comment) in _own_comments(base).items():
+            found[name] = (kind, comment or known.get(name, ""))
+    return found
+
+
+def _bases(cls: type) -> list[type]:
+    """The classes that it extends and itself; a TypedDict forgets them when it is made."""
+    names = [ast.unparse(each) for each in _written(cls).bases]
+    above = [getattr(sys.modules[cls.__module__], name, None) for name in names]
+    ours = [each for each in above if inspect.isclass(each) and each.__module__[:7] == "pgflowd"]
+    return [*(base for each in ours for base in _bases(each)), cls]
+
+
+def _written(cls: type) -> ast.ClassDef:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    return tree
+
+
+def _own_comments(cls: type) -> dict[str, tuple[str, str]]:
+    """The type, with the default, and the comment of each name that a class annotates."""
+    source = textwrap.dedent(inspect.getsource(cls))
+    comments = {
+        token.start[0]: token.string.removeprefix("#").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    return {
+        each.target.id: (_kind(each), comments.get(each.end_lineno or 0, ""))
+        for each in _written(cls).body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and not each.target.id.startswith("_")
+        and "ClassVar" not in ast.unparse(each.annotation)
+    }
+
+
+def _kind(field: ast.AnnAssign) -> str:
+    kind = ast.unparse(field.annotation)
+    return f"{kind} = {ast.unparse(field.value)}" if isinstance(field.value, ast.Constant) else kind
+
+
+def _signature(name: str, written: list[Function]) -> str:
+    """A function as it is called; of overloads the last one, which takes the most."""
+    overloads = [each for each in written if "overload" in map(ast.unparse, each.decorator_list)]
+    function = (overloads or written)[-1]
+    given = function.args
+    for arguments in (given.posonlyargs, given.args):
+        if arguments and arguments[0].arg == "self":
+            del arguments[0]
+    shown = re.sub(r"Unpack\[(\w+)\]", r"\1", ast.unparse(given)).replace("=", " = ")
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"{name}({shown.removeprefix('/, ')}){returns}".removesuffix(" -> None")
+
+
+def _parsed(function: Callable[..., Any]) -> Function:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(tree, Function)
+    return tree
+
+
+def _block(signature: str) -> str:
+    lines = textwrap.fill(signature, 110, subsequent_indent="    ", break_long_words=False)
+    return f"```text\n{lines}\n```"
+
+
+def _doc(value: Any) -> str:
+    return " ".join((inspect.getdoc(value) or "").split())
+
+
+def _doc_of(written: list[Function]) -> str:
+    found = (ast.get_docstring(each) for each in written)
+    return " ".join(next(filter(None, found), "").split())
+
+
+def _said(what: str, text: str) -> str:
+    return f"{what}: {text}" if text else what
+
+
+def _fixture(fixture: Any) -> str:
+    return item(f"{code(fixture.__name__)}: {_doc(fixture)}")
+
+
+def _error_names() -> list[str]:
+    """The names of errors, each after the one that it extends."""
+
+    def below(cls: type[PgflowdError]) -> Iterator[str]:
+        yield cls.__name__
+        for inner in cls.__subclasses__():
+            yield from below(inner)
+
+    named = dict.fromkeys(below(PgflowdError))
+    return [name for name in named if name in pgflowd.__all__]
+
+
+def _errors() -> str:
+    rows = []
+    for name in _error_names():
+        cls = getattr(pgflowd, name)
+        says = "the base of all" if cls is PgflowdError else _doc(cls)
+        codes = re.findall(r"E\d(?:\d\d|xx)", says) or [cls.default_code]
+        named = [each.__name__ for each in cls.__mro__[1:]]
+        above = [each for each in named if each in pgflowd.__all__][:1]
+        above += ["TimeoutError"] if "TimeoutError" in named else []
+        shown = "" if cls is PgflowdError else ", ".join(codes)
+        rows.append([code(name), shown, ", ".join(map(code, above)), prose(says)])
+    return table(("error", "code", "is a", "means"), rows)
