@@ -129,9 +129,22 @@ def test_an_answer_says_who_gave_it_and_why(here, shop, asking, verb, is_approve
     ended = here("runs", verb, "@last", "website", "--note", "looks fine")
 
     assert ended.code == 0
+    answer = "approved" if is_approved else "rejected"
+    kept = f"{answer} website of run {str(asking)[-8:]}: kept until a task waits for it\n"
+    assert ended.out == kept  # nobody sweeps here
     assert shop.column("select payload from pgflowd.signals") == [
         {"approved": is_approved, "by": "postgres", "note": "looks fine"}
     ]
+
+
+def test_an_answer_that_a_task_has_got_is_told_in_few_words(here, shop, asking, elsewhere):
+    args = ("runs", "approve", "@last", "website")
+    with Background(*args, "--database-url", shop.database.dsn) as approving:
+        until(lambda: shop.value("select count(*) from pgflowd.signals"), within_s=20)
+        sweep(shop)
+        assert approving.ended() == 0
+
+    assert approving.lines == [f"approved website of run {str(asking)[-8:]}"]
 
 
 def test_an_answer_names_a_step_of_the_run(here, shop, waiting):
@@ -229,7 +242,7 @@ def test_show_says_what_a_run_waits_for_and_what_ends_it(here, shop, waiting):
     shown = here("runs", "show", "@last", "--checkpoints").out
     document = here("runs", "show", "@last", "--checkpoints", "--json").json
 
-    assert "◷ waiting" in shown.splitlines()[0]
+    assert "◷ waiting, started 0s ago " in shown.splitlines()[0]
     assert "│ ◷ waits │" in shown
     assert re.search(
         rf"^ website  waits for signal website, at most \S+; `pgflowd runs signal {run} website`"

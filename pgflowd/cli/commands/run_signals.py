@@ -95,7 +95,7 @@ def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None
         run_id = find_run(conn, run)
         answer = operations.answer(run_id, step, is_approved, note, None, None)
         try:
-            _send(app, conn, run_id, answer)
+            _send(app, conn, run_id, answer, "approved" if is_approved else "rejected")
         except NotFound:
             known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
             close = nearest(step, known)
@@ -105,9 +105,13 @@ def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None
 
 
 def _send(
-    app: App, conn: psycopg.Connection[Any], run_id: UUID, operation: Operation[SignalReceipt]
+    app: App,
+    conn: psycopg.Connection[Any],
+    run_id: UUID,
+    operation: Operation[SignalReceipt],
+    answer: str = "",
 ) -> None:
-    """Send a signal, and print which task got it."""
+    """Send a signal, and print which task got it, or which has the answer."""
     from pgflowd.db import operations
 
     try:
@@ -124,12 +128,19 @@ def _send(
             f"signal sent to run {short_id(run_id)}", signal_id=sent.signal_id, run_id=str(run_id)
         )
         return
-    was_sent = "" if found.sent_at == sent.at else "sent before, "
-    became = f"given to {receiver(found)}" if found.step_slug else "kept until a task waits for it"
-    name = one_line(found.name, 60)
-    app.print_result(
-        f"signal {name} for run {short_id(run_id)}: {was_sent}{became}", **found.to_json()
-    )
+    app.print_result(_became(found, sent, answer), **found.to_json())
+
+
+def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
+    """What became of a signal, or of an answer."""
+    name, run = one_line(signal.name, 60), f"run {short_id(signal.run_id)}"
+    if answer and signal.step_slug:
+        return f"{answer} {name} of {run}"
+    what = f"{answer} {name} of {run}" if answer else f"signal {name} for {run}"
+    was_sent = "" if signal.sent_at == sent.at else "sent before, "
+    if signal.step_slug:
+        return f"{what}: {was_sent}given to {receiver(signal)}"
+    return f"{what}: {was_sent}kept until a task waits for it"
 
 
 def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:

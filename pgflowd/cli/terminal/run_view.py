@@ -228,6 +228,8 @@ def _head(app: App, details: RunDetails) -> list[str]:
     elif run.status_before_undo.is_end:
         took = duration(between(run.started_at, run.ended_at) or 0.0)
         state = f" {word} after {took}, started {started}"
+    elif run.started_at is not None and run.status is not RunStatus.STARTED:
+        state = f" {word}, started {started}"
     parts = [f"run {run.run_id}", run.flow_slug, screen.marked(run.status.mark, state)]
     line = screen.shown("   ".join([*parts, f"input {one_line(app.hide(brief(run.input, 60)))}"]))
     if screen.fits(line):
