@@ -16,6 +16,7 @@ from typing import NamedTuple
 import click
 import pytest
 from support.pages import BLOCK
+from support.walk import WALKED
 
 from pgflowd import Flow
 from pgflowd.cli.commands.systemd import USERADD
@@ -33,13 +34,16 @@ PAGES = [
     for page in sorted(PROJECT.glob(pattern))
     if page not in BACKGROUND
 ]
+WALKED_PAGES = [PROJECT / page for page in WALKED]
 INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
 STAND_FOR = {
     "RUN": "@last",
     "TASK": "@last/step#0",
 }  # as docs/reference/programs.md has these words
 # each has a test of its own
-PICTURES = ("supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ")
+PICTURES = (
+    "flow  ", "supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ",
+)  # fmt: skip
 
 
 class Block(NamedTuple):
@@ -78,6 +82,8 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     """Console lines run below, Python and SQL in the test of their page."""
     if block.page.parent.name == "errors":
         return  # test_error_pages.py runs what is there
+    if block.page in WALKED_PAGES and block.language != "toml":
+        return  # test_walked_pages.py does what is there
     if block.language == "python":
         run = (
             "README.md", "scaling.md", "waits.md", "child-runs.md", "planned-runs.md", "gates.md",
@@ -113,7 +119,13 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
 
 
 RUN_ELSEWHERE = ("errors", "reference")  # test_error_pages.py; test_every_command.py, as help
-CONSOLES = [b for b in ALL if b.language == "console" and b.page.parent.name not in RUN_ELSEWHERE]
+CONSOLES = [
+    block
+    for block in ALL
+    if block.language == "console"
+    and block.page.parent.name not in RUN_ELSEWHERE
+    and block.page not in WALKED_PAGES
+]
 
 
 @pytest.mark.parametrize("block", CONSOLES, ids=str)

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 from support.pages import ROOT, executed, pages_with
+from support.walk import WALKED
 
-PROGRAMS = {Path(page).stem: page for page in pages_with("python", "start", "guides", "operate")}
+PROGRAMS = {
+    Path(page).stem: page
+    for page in pages_with("python", "start", "guides", "operate")
+    if page not in WALKED
+}
 WITH_OWN_TESTS = {"applications", "django", "testing", "web"}  # several programs each
 WITH_TESTS = [
     name

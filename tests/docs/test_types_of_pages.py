@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 from support.pages import ROOT, blocks_of, pages_with
+from support.walk import WALKED
 
-PROGRAMS = {Path(page).stem: page for page in pages_with("python", "start", "guides", "operate")}
+PROGRAMS = {
+    Path(page).stem: page
+    for page in pages_with("python", "start", "guides", "operate")
+    if page not in WALKED
+}
 # what is no program: the same flow on Monday and on Tuesday, a project of a library without types,
 # excerpts
 OTHERS = {"changing-flows", "django", "observe", "dashboard"}

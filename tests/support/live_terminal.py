@@ -10,6 +10,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyte
@@ -23,7 +24,9 @@ CTRL_C, CTRL_Z = "\x03", "\x1a"
 class LiveTerminal:
     """The program, and what its terminal shows; `sent` has all its bytes."""
 
-    def __init__(self, words: Sequence[str], columns: int, lines: int, **env: str) -> None:
+    def __init__(
+        self, words: Sequence[str], columns: int, lines: int, cwd: Path | None = None, **env: str
+    ) -> None:
         self.leader, self._follower = pty.openpty()
         self.sent = b""
         self.screen = pyte.Screen(columns, lines)
@@ -35,7 +38,7 @@ class LiveTerminal:
             words,
             stdin=self._follower, stdout=self._follower, stderr=self._follower,
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**environ, "TERM": "xterm", "LANG": "C.UTF-8", **env},
+            cwd=cwd, env={**environ, "TERM": "xterm", "LANG": "C.UTF-8", **env},
         )  # fmt: skip
 
     @property
@@ -76,9 +79,9 @@ class LiveTerminal:
         self.screen.reset()
         self._set_size(columns, lines)
 
-    def ended(self) -> int:
+    def ended(self, within_s: float = 15) -> int:
         """How the program ended; what it sent until then is known."""
-        until(lambda: self.lines and self.process.poll() is not None, within_s=15)
+        until(lambda: self.lines and self.process.poll() is not None, within_s)
         _ = self.lines
         return self.process.returncode
 
