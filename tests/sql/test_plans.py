@@ -597,6 +597,28 @@ def test_statements_read_no_more_rows_when_tables_grow_that_were_analysed_empty(
         } == {}
 
 
+def test_a_start_reads_no_other_runs_where_tables_were_analysed_with_one(
+    pgflow_db: ScratchDatabase,
+) -> None:
+    conn, start = pgflow_db.connect(), "select pgflowd.start('one', '{}')"
+    for query in ("create_flow('one')", "add_step('one', 'a')", "start_flow('one', '{}')"):
+        conn.execute(f"select pgflow.{query}".encode())
+    conn.execute("alter table pgflow.step_states set (autovacuum_enabled = off)")
+    conn.execute("analyze")
+
+    def rows() -> int:
+        with conn.transaction():
+            return rows_read(conn, start)
+
+    rows()
+    few = rows()
+    conn.execute(
+        "select count(*) from pgflow.start_flows('one', array_fill('{}'::jsonb, array[500]))"
+    )
+
+    assert rows() <= few + 10
+
+
 @covers("database 14")
 def test_no_statement_in_a_function_is_compiled_where_the_server_could(tmp_path: Path) -> None:
     binaries = binaries_with_jit()

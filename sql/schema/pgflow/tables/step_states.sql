@@ -48,4 +48,6 @@ create table if not exists pgflow.step_states (
             + case when skipped_at is not null then 1 else 0 end) <= 1)
 ) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
-create index if not exists idx_step_states_flow_slug on pgflow.step_states (flow_slug, step_slug);
+-- its condition keeps it from look-ups by run and step, which may seem as cheap by it while there is one row
+create index if not exists idx_step_states_flow_slug on pgflow.step_states (flow_slug, step_slug)
+  where flow_slug is not null;
