@@ -1,6 +1,6 @@
 """
 Finds the directories that are shipped with the code: `sql/`, `config/`, `systemd/`, `monitoring/`
-and `docs/errors/`.
+and `docs/`.
 
 In a checkout and an editable install they are next to the package, at the top of the project. In a
 wheel they are inside it.
@@ -14,6 +14,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """Return the directory `name`: "sql", "config", "systemd", "monitoring" or "docs/errors"."""
+    """Return the directory `name`: "sql", "config", "systemd", "monitoring" or "docs"."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name

@@ -15,7 +15,7 @@ import pgflowd
 from pgflowd.resources import shipped
 
 PROJECT = Path(__file__).parents[2]
-TREES = ("sql", "config", "systemd", "monitoring", "docs/errors")
+TREES = ("sql", "config", "systemd", "monitoring", "docs")
 LOOK = """
 import json, sys
 from importlib.metadata import entry_points
@@ -46,6 +46,10 @@ def test_the_command_knows_its_version(empty: Path):
     assert said["pgflowd"] == pgflowd.__version__
 
 
+def test_the_command_shows_its_documentation(empty: Path):
+    assert run(empty / "pgflowd", "docs", "waits").startswith("Waits\n")
+
+
 def test_the_command_shows_its_settings(empty: Path):
     assert run(empty / "pgflowd", "config", "show").startswith("[pgflowd]")
 
@@ -55,7 +59,7 @@ def test_the_wheel_carries_all_that_lies_beside_the_package(empty: Path):
 
     assert Path(seen["place"]).is_relative_to(empty.parent)
     for name in TREES:
-        assert seen["trees"][name] == files(PROJECT / name)
+        assert seen["trees"][name] == files(PROJECT / name), "see force-include in pyproject.toml"
     assert seen["trees"]["contract"] == files(PROJECT / "pgflowd" / "contract")
     assert (Path(seen["place"]).parent / "py.typed").exists()
 
@@ -72,7 +76,15 @@ def test_a_checkout_uses_its_own_files(name: str):
 
 
 def files(tree: Path) -> list[str]:
-    return sorted(str(file.relative_to(tree)) for file in tree.rglob("*") if file.is_file())
+    """What a tree has; the wheel has no pictures, which a terminal cannot show."""
+    found = sorted(tree.rglob("*"))
+    return [
+        str(each.relative_to(tree)) for each in found if each.is_file() and not is_picture(each)
+    ]
+
+
+def is_picture(file: Path) -> bool:
+    return file.suffix in {".png", ".svg"}
 
 
 def run(*command: str | Path) -> str:
