@@ -9,6 +9,7 @@
 # make figures how large the package is, and whether one fact still stands in one place
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
+# make site    build the documentation as a site, in build/site
 # make pictures  take the pictures of the dashboard anew
 # make deb     a Debian package, in dist
 # make timing  the few tests that measure time, on a quiet machine
@@ -41,7 +42,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
-  contract pictures codes references deb
+  contract pictures codes references site deb
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -70,6 +71,10 @@ codes: $(TEST_READY)
 
 deb: | $(VENV)/bin/pip
 	$(VENV)/bin/python deploy/debian/build.py $(DIST)
+
+site: $(TEST_READY)
+	$(VENV)/bin/zensical build --clean --strict
+	$(VENV)/bin/python tools/llms.py build/site
 
 timing: $(TEST_READY)
 	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)
@@ -132,7 +137,8 @@ undos: $(TEST_READY)
 peers: $(PEERS_READY)
 
 clean:
-	rm -rf $(VENV) $(OTHERS) tests/npm/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OTHERS) tests/npm/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .cache build
 
 $(VENV)/bin/pip:
 	PYTHON=$(PYTHON) sh tests/setup/venv.sh $(VENV)
