@@ -73,6 +73,7 @@ deb: | $(VENV)/bin/pip
 	$(VENV)/bin/python deploy/debian/build.py $(DIST)
 
 site: $(TEST_READY)
+	$(VENV)/bin/python tools/navigation.py
 	$(VENV)/bin/zensical build --clean --strict
 	$(VENV)/bin/python tools/llms.py build/site
 

@@ -42,8 +42,6 @@ on two lines:
 |---|---:|
 | `a \\| b` | <a id="row-1"></a>one |
 
-    indented
-
 ```toml
 # not a heading
 - a = 1
@@ -52,7 +50,7 @@ on two lines:
 
 
 def test_a_page_becomes_blocks():
-    code, item = BlockKind.CODE, BlockKind.ITEM
+    item = BlockKind.ITEM
 
     assert blocks_of(PAGE) == [
         PageBlock(BlockKind.HEADING, "Title", level=1),
@@ -63,8 +61,7 @@ def test_a_page_becomes_blocks():
         PageBlock(item, "inner", mark="1.", indent=2),
         PageBlock(item, "not an item of the same list", mark="2."),
         PageBlock(BlockKind.TABLE, "", rows=(("key", "is"), ("`a | b`", "one"))),
-        PageBlock(code, "indented"),
-        PageBlock(code, "# not a heading\n- a = 1", "toml"),
+        PageBlock(BlockKind.CODE, "# not a heading\n- a = 1", "toml"),
     ]
 
 
@@ -94,6 +91,7 @@ def test_a_text_becomes_spans():
     [
         ("```toml\na = 1\n", "does not end"),
         ("```\na\n```\n", "no language"),
+        ("A text:\n\n    code\n", "code stands between"),
         ("```toml\na\n```x\n", "ends with ```x"),
         ("| a |\n| b |\n", "no line of dashes"),
         ("| a | b |\n|---|---|\n| c |\n", "a row has 1 cells, its titles 2"),

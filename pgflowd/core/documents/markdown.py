@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 _FENCE = "```"
-_PAD = "    "  # before code that stands without a fence
 _HEADING = re.compile(r"(#{1,6}) +(.+)")
 _ITEM = re.compile(r"( {0,3}(?:[-*]|\d{1,3}\.) +)(?=\S)")
 _INTERRUPTS = re.compile(r" {0,3}(?:[-*]|1\.) +\S|#{1,6} |```|\|")  # ends a paragraph
@@ -58,11 +57,9 @@ def _blocks(lines: Sequence[str]) -> Iterator[PageBlock]:
         if not line.strip():
             at += 1
             continue
-        if line.startswith(_PAD):
-            end = _end(lines, at, lambda each: each.startswith(_PAD) or not each.strip())
-            code = "\n".join(each.removeprefix(_PAD) for each in lines[at:end])
-            yield PageBlock(BlockKind.CODE, code.rstrip())
-        elif line.startswith(_FENCE):
+        if line.startswith(" " * 4):
+            raise ValueError(f"code stands between {_FENCE} and {_FENCE}: {line.strip()}")
+        if line.startswith(_FENCE):
             end = _end_of_code(lines, at)
             yield _code(line.removeprefix(_FENCE).strip(), lines[at + 1 : end])
             end += 1
