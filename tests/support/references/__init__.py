@@ -14,6 +14,7 @@ from support.references.config import config_file, config_page
 from support.references.documents import documents_page
 from support.references.metrics import metrics_page
 from support.references.python_api import api_page
+from support.references.sql import sql_page
 
 ROOT = Path(__file__).parents[3]
 FILES: dict[str, Callable[[], str]] = {
@@ -23,6 +24,7 @@ FILES: dict[str, Callable[[], str]] = {
     "docs/reference/documents.md": documents_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/python-api.md": api_page,
+    "docs/reference/sql.md": sql_page,
 }
 
 

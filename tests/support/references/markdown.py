@@ -33,6 +33,12 @@ def code(text: object) -> str:
     return f"`{text}`"
 
 
+def block(text: str) -> str:
+    """A signature, which may be long."""
+    lines = textwrap.fill(text, 110, subsequent_indent="    ", break_long_words=False)
+    return f"```text\n{lines}\n```"
+
+
 def prose(text: str) -> str:
     """A text on one line, in which nothing but its code and links has a meaning for Markdown."""
     parts = re.split(r"(`[^`]*`|\[[^\]]+\]\([^)]+\))", " ".join(text.split()))

@@ -19,7 +19,7 @@ from pgflowd.core.wishes import Wishes
 from pgflowd.errors import PgflowdError
 from pgflowd.testing import plugin
 from pgflowd.testing.scratch import ScratchDatabase
-from support.references.markdown import MADE, code, item, page, paragraph, prose, table
+from support.references.markdown import MADE, block, code, item, page, paragraph, prose, table
 
 _ABOUT = f"""\
 All names are imported from `pgflowd`; those for tests from `pgflowd.testing`. They are typed.
@@ -77,12 +77,12 @@ def listed_names() -> set[str]:
 def _entry(name: str, value: Any) -> Iterator[str]:
     yield f"### {name}"
     if not inspect.isclass(value):
-        yield _block(_signature(name, [_parsed(value)]))
+        yield block(_signature(name, [_parsed(value)]))
         yield paragraph(_doc(value))
         return
     functions = {} if name == "AsyncClient" else _functions(value)
     if "__init__" in functions and name not in _NOT_MADE:
-        yield _block(_signature(name, functions["__init__"]))
+        yield block(_signature(name, functions["__init__"]))
     yield paragraph(_doc(value))
     above = [each.__name__ for each in value.__bases__ if each.__name__ in pgflowd.__all__]
     if above:
@@ -205,11 +205,6 @@ def _parsed(function: Callable[..., Any]) -> Function:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(tree, Function)
     return tree
-
-
-def _block(signature: str) -> str:
-    lines = textwrap.fill(signature, 110, subsequent_indent="    ", break_long_words=False)
-    return f"```text\n{lines}\n```"
 
 
 def _doc(value: Any) -> str:
