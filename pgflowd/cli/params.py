@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from pgflowd.cli import known_words
 from pgflowd.cli.connect import suggestions
 from pgflowd.cli.lookup import (
     check_run_word,
     check_task_word,
     check_worker_word,
-    find_run,
     flow_slugs,
 )
 from pgflowd.core.definition.limit import MAX_SLOTS
@@ -31,14 +31,10 @@ from pgflowd.core.definition.options import OptionKind
 from pgflowd.core.lookup import LAST
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.text import short_id, task_name
 
 if TYPE_CHECKING:
     import psycopg
-
-    from pgflowd.core.documents.waits import OpenTask
 
     ParamType = click.ParamType[Any]
 else:
@@ -78,24 +74,29 @@ class WordParam(ParamType):
         return items
 
 
-class WaitedParam(ParamType):
-    """A word that ends a wait of the run that was named before: of a step, or of a signal."""
+class PartParam(ParamType):
+    """A word that names a part of what was named before, such as a step of a run."""
 
-    def __init__(self, name: str, word_of: Callable[[OpenTask], str | None]) -> None:
-        self.name, self._word_of = name, word_of
+    def __init__(
+        self,
+        name: str,
+        suggest: Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[str]],
+    ) -> None:
+        self.name, self._suggest = name, suggest
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        def suggest(conn: psycopg.Connection[Any]) -> list[str]:
-            from pgflowd.db.query import execute
-            from pgflowd.db.waits import waits_of
+        # Behind an option without its value, which is what is completed, click leaves arguments.
+        arguments = (each.name for each in ctx.command.params if isinstance(each, click.Argument))
+        given = {**ctx.params, **dict(zip(arguments, ctx.args, strict=False))}
+        words = suggestions(lambda conn: [*self._suggest(conn, given)], ctx)
+        return begin_with(incomplete, dict.fromkeys(words))
 
-            waits = execute(conn, waits_of(find_run(conn, ctx.params["run"]), 100))
-            return [word for task in waits if (word := self._word_of(task))]
 
-        words = dict.fromkeys(suggestions(suggest, ctx))
-        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+def begin_with(begun: str, words: Iterable[str]) -> list[CompletionItem]:
+    """Those of the words that a shell may suggest."""
+    return [CompletionItem(word) for word in words if word.startswith(begun)]
 
 
 class DurationParam(ParamType):
@@ -238,64 +239,6 @@ def _quoting_hint(value: str) -> str:
     return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
-def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.runs import list_runs
-
-    found = execute(conn, list_runs(most=50))
-    return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
-
-
-def _schedules(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.schedules import list_schedules
-
-    return [f"{each.name} {each.when}" for each in execute(conn, list_schedules())]
-
-
-def _daemons(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.daemons import list_daemons
-    from pgflowd.db.query import execute
-
-    return [f"{each.place} {each.state}" for each in execute(conn, list_daemons())]
-
-
-def _workers(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.daemons import list_daemons
-    from pgflowd.db.query import execute
-
-    return [
-        f"{short_id(worker)} {flow.get('slug')} of {each.place}"
-        for each in execute(conn, list_daemons())
-        for flow in each.flows
-        if (worker := flow.get("worker_id"))
-    ]
-
-
-def _waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.waits import list_tasks
-
-    found = execute(conn, list_tasks(statuses=[TaskStatus.WAITING], most=50))
-    return [f"{task_name(*task.key)} {task.waits_for}" for task in found]
-
-
-def _open_tasks(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.waits import list_tasks
-
-    found = execute(conn, list_tasks(most=50))
-    return [f"{task_name(*task.key)} {task.flow_slug} {task.status}" for task in found]
-
-
-def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.stalled import stalled_tasks
-
-    found = execute(conn, stalled_tasks(60.0))
-    return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]
-
-
 class NeedsParam(ParamType):
     """Words with commas between, such as gpu,80gb."""
 
@@ -337,17 +280,26 @@ class OptionValueParam(ParamType):
             self.fail(f"{value!r}: {name} is {rule}", param, ctx)
         return name, int(text)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return begin_with(incomplete, (f"{name}=" for name in TUNABLE))
 
-RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
+
+RUN = WordParam("run", known_words.recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
-SCHEDULE = WordParam("name", _schedules)
-DAEMON = WordParam("daemon", _daemons)
-WORKER = WordParam("worker id", _workers, check_worker_word)
-TASK = WordParam("task", _stalled_tasks, check_task_word)
-APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_approval else None)
-SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
-OPEN_TASK = WordParam("task", _open_tasks, check_task_word)
-WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
+SCHEDULE = WordParam("name", known_words.schedules)
+DAEMON = WordParam("daemon", known_words.daemons)
+WORKER = WordParam("worker id", known_words.workers, check_worker_word)
+TASK = WordParam("task", known_words.stalled_tasks, check_task_word)
+SETTING = WordParam("setting", known_words.settings)
+STEP = PartParam("step", known_words.steps)
+APPROVAL_STEP, SIGNAL_NAME = (
+    PartParam("step", known_words.approvals),
+    PartParam("name", known_words.signal_names),
+)
+OPEN_TASK = WordParam("task", known_words.open_tasks, check_task_word)
+WAITING_TASK = WordParam("task", known_words.waiting_tasks, check_task_word)
 DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
 OPTION_VALUE = OptionValueParam()
 MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()

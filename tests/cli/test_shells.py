@@ -33,10 +33,18 @@ def typist(request, shop, elsewhere, monkeypatch) -> Iterator[Typist]:
     typist.close()
 
 
-def test_tab_completes_commands_flows_and_runs(typist, shop):
+def test_tab_completes_words_of_each_kind(typist, shop):
     run_id = str(shop.start("send_email"))[-8:]
 
     typist.completes("pgflowd comp", "pgflowd completion")
     typist.completes("pgflowd runs start ana", "pgflowd runs start analyze_website")
     typist.completes(f"pgflowd runs show {run_id[:5]}", f"pgflowd runs show {run_id}")
     typist.completes("pgflowd runs list --si", "pgflowd runs list --since")
+    typist.completes("pgflowd completion zs", "pgflowd completion zsh")
+    typist.completes("pgflowd docs quar", "pgflowd docs quarantine")
+
+
+def test_tab_completes_files(typist, elsewhere):
+    (elsewhere / "other.toml").write_text("")
+
+    typist.completes("pgflowd --config oth", "pgflowd --config other.toml")

@@ -14,6 +14,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
+from pgflowd.cli.params import SETTING
 from pgflowd.core.json import encode
 from pgflowd.errors import OutputError
 
@@ -48,7 +49,7 @@ def settings(app: App) -> None:
 
 
 @click.command("set", cls=Command)
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", type=SETTING)
 @click.argument("value", metavar="VALUE")
 @pass_app
 def set_(app: App, name: str, value: str) -> None:

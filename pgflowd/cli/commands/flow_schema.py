@@ -10,13 +10,14 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.flow_definitions import flow_argument, flow_in_code, flows_in_code
 from pgflowd.cli.groups import Command
+from pgflowd.cli.params import STEP
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import UnknownFlow
 
 
 @click.command(cls=Command)
 @flow_argument
-@click.option("--step", metavar="SLUG", help="Only this step.")
+@click.option("--step", metavar="SLUG", type=STEP, help="Only this step.")
 @pass_app
 def schema(app: App, flow: str, step: str | None) -> None:
     """Print the JSON Schema of what runs of a flow take, and of what its steps take and return.

@@ -15,7 +15,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
-from pgflowd.cli.params import RUN
+from pgflowd.cli.params import RUN, STEP
 from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
 from pgflowd.core.exit_codes import ExitCode
@@ -30,7 +30,7 @@ MAX_ATTEMPTS = 20  # that are shown
 
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN", type=RUN)
-@click.option("--step", metavar="STEP", help="Only of this step.")
+@click.option("--step", metavar="STEP", type=STEP, help="Only of this step.")
 @click.option(
     "--task", type=click.IntRange(0), metavar="N", help="Only of the task with this index."
 )

@@ -13,7 +13,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
-from pgflowd.cli.params import LIMIT_OPTION, RUN
+from pgflowd.cli.params import LIMIT_OPTION, RUN, STEP
 from pgflowd.cli.terminal.step_tasks_view import print_step_tasks
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
@@ -31,7 +31,7 @@ STATUSES = tuple(
 
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN", type=RUN)
-@click.argument("step", metavar="STEP")
+@click.argument("step", metavar="STEP", type=STEP)
 @click.option(
     "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
     help=f"{', '.join(STATUSES)}; may be repeated; it looks at 20,000 tasks.",

@@ -15,7 +15,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import flow_slugs
-from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam
+from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam, begin_with
 from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
 from pgflowd.core.definition.schedule import Overlap, Schedule
 from pgflowd.core.lookup import unknown_flow, unknown_schedule
@@ -147,16 +147,19 @@ def resume(app: App, name: str) -> None:
 @click.argument("flow", metavar="FLOW", type=FLOW)
 @click.argument("cron", metavar="CRON")
 @click.option("--input", "input_", type=JSON, metavar="JSON", help="The input of its runs; {}.")
-@click.option("--timezone", default="UTC", metavar="TZ", help="Such as Europe/Berlin; UTC.")
 @click.option(
-    "--overlap",
-    default="skip",
-    metavar="WORD",
+    "--timezone", default="UTC", metavar="TZ", help="Such as Europe/Berlin; UTC.",
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, _zones()),
+)  # fmt: skip
+@click.option(
+    "--overlap", default="skip", metavar="WORD",
     help="While its last run has not ended: skip, allow, wait, replace.",
-)
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, Overlap),
+)  # fmt: skip
 @click.option(
     "--catchup", default="one", metavar="WORD",
     help="Of the ticks that no daemon was there for, run: one, none, all.",
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, ("one", "none", "all")),
 )  # fmt: skip
 @pass_app
 def add(
@@ -212,6 +215,12 @@ def remove(app: App, name: str) -> None:
     app.print_result(f"schedule {name} is removed", name=name, removed=True, origin=origin)
     if origin == "code":
         app.note("it comes back when a worker whose code has it starts; `pause` lasts")
+
+
+def _zones() -> list[str]:
+    from zoneinfo import available_timezones
+
+    return sorted(available_timezones())
 
 
 def _perform(app: App, name: str, operation: Operation[T]) -> T:

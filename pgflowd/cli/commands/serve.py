@@ -14,6 +14,7 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
+from pgflowd.cli.params import FLOW
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import ConfigError, Problem
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option(
-    "--flow", "flows", multiple=True, metavar="SLUG", help="Serve only this flow; may be repeated."
+    "--flow",
+    "flows",
+    type=FLOW,
+    multiple=True,
+    metavar="SLUG",
+    help="Serve only this flow; may be repeated.",
 )
 @click.option("--recreate", is_flag=True, hidden=True)  # demo and dev start it with this option
 @pass_app
