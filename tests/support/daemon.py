@@ -161,7 +161,7 @@ class Daemon:
                     found.append(record)
         return found
 
-    def until(self, event: str, count: int = 1, within_s: float = 15, **fields: Any) -> list[Any]:
+    def until(self, event: str, count: int = 1, within_s: float = 30, **fields: Any) -> list[Any]:
         """Wait for so many records of an event."""
         try:
             return until(lambda: _enough(self.events(event, **fields), count), within_s)
@@ -201,7 +201,7 @@ class Daemon:
     def titles(self) -> list[str]:
         return sorted(filter(None, (command_line(seen.pid) for seen in self.family())))
 
-    def ended(self, within_s: float = 15) -> int:
+    def ended(self, within_s: float = 30) -> int:
         """Wait for its end; return the exit code."""
         try:
             return self.process.wait(within_s)
