@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import pytest
-from support.pages import BLOCK
+from support.pages import BLOCK, blocks_of
 from support.walk import WALKED
 
 from pgflowd import Flow
@@ -24,7 +23,6 @@ from pgflowd.cli.main import run
 from pgflowd.core.settings.given_values import from_document
 from pgflowd.core.settings.load import build
 from pgflowd.core.settings.toml_lines import lines_of
-from pgflowd.testing.until import until
 
 PROJECT = Path(__file__).parents[2]
 BACKGROUND = sorted(PROJECT.glob("docs/background/*.md"))
@@ -42,7 +40,7 @@ STAND_FOR = {
 }  # as docs/reference/programs.md has these words
 # each has a test of its own
 PICTURES = (
-    "flow  ", "supervisor ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ",
+    "flow  ", "E201 ", "pgflowd/\n", "NAME  HOST ", " pages ", "analyze_website ",
 )  # fmt: skip
 
 
@@ -144,10 +142,10 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             dry = subprocess.run(["make", "--dry-run", *words[1:]], cwd=PROJECT, env=outside_make())
             assert dry.returncode == 0
         elif words[:2] == ["pip", "install"]:
-            package, _, extra = words[2].rstrip("]").partition("[")
+            package, _, extras = words[2].rstrip("]").partition("[")
             project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
             assert package == project["name"]
-            assert extra in project["optional-dependencies"]
+            assert {*extras.split(",")} <= {*project["optional-dependencies"], ""}
         elif words[:2] == ["sudo", "systemctl"]:
             units = [word.partition("@")[0] for word in words if word.startswith("pgflowd")]
             assert units
@@ -208,34 +206,26 @@ def test_make_demo_is_the_demo():
     assert dry.stdout.splitlines()[-1] == ".venv/bin/pgflowd demo --once"
 
 
-def test_the_first_steps_in_a_project_are_two_lines(tmp_path, monkeypatch, capfd):
-    """The block of the README, with a page that needs no network."""
+def test_the_first_steps_in_a_project_are_those_of_the_ten_minutes():
+    """Whose page is walked through, with an address that needs no network."""
     (block,) = re.findall(r"Begin a project.*?```console\n(.*?)```", README, re.DOTALL)
-    new, cd, dev, start = commands(block)
-    assert (cd, dev) == (["cd", "shop"], ["pgflowd", "dev"])
-    tmp_path.chmod(0o755)  # the server may run as another user
-    for name in [name for name in os.environ if name.startswith("PGFLOWD")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(tmp_path / "control.sock"))
-    monkeypatch.chdir(tmp_path)
-    assert run(new[1:]) == 0
-    monkeypatch.chdir(tmp_path / "shop")
-    server = subprocess.Popen([sys.executable, "-m", "pgflowd", "dev"])
-    try:
-        until(lambda: run(["status", "--check"]) == 0, within_s=60)
-        words = [word.replace("https://example.com", "data:,an%20example") for word in start]
-        assert run(words[1:]) == 0
-    finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=60) == 0
+    walked = [commands(console) for console in blocks_of("docs/start/ten-minutes.md", "console")]
+    first = [words for words in chain(*walked) if words[0] != "pip"][:4]
 
-    assert '"label": "positive"' in capfd.readouterr().out
+    assert (
+        first[-1][4].replace("data:,An%20example", "https://example.com") == commands(block)[3][4]
+    )
+    assert [words[:4] for words in first] == [words[:4] for words in commands(block)]
 
 
 def test_the_picture_of_the_tree_has_a_module_or_package_for_each_process():
-    names = re.findall(r"^[│├└─ ]*(\w+)", picture("supervisor "), re.MULTILINE)
+    tree = blocks_of("docs/background/supervision.md", "text")[0]
+    names = set(re.findall(r"^[│├└─ ]*(\w+)", tree, re.MULTILINE)) - {"workers"}  # a group
 
-    assert set(names) == {"supervisor", "listener", "worker", "zygote", "runner", "sweeper"}
+    assert names == {
+        "supervisor", "listener", "worker", "zygote", "runner", "sweeper", "http", "exporter",
+        "discovery",
+    }  # fmt: skip
     for name in names:
         place = PROJECT / "pgflowd" / "processes" / name
         assert place.is_dir() or place.with_suffix(".py").exists()

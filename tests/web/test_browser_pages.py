@@ -230,10 +230,13 @@ def test_assets_are_small(states):
     assert sum(sizes.values()) < MAX_ASSET_BYTES, sizes
 
 
-def test_pictures_of_pages_are_in_the_readme(look, states):
+def test_pictures_of_pages_are_in_the_readme_and_the_guide(look, states):
     """`make pictures` takes them anew."""
-    wanted = {"overview.png": "/", "run.png": "/runs/{run}"}
-    for name, path in wanted.items():
+    wanted = {
+        "overview.png": ("/", "docs/operate/dashboard.md"),
+        "run.png": ("/runs/{run}", "README.md"),
+    }
+    for name, (path, _) in wanted.items():
         look.open(states["full"].url(path))
         look.as_wide(1320)
         taken = look.page.screenshot()
@@ -241,8 +244,6 @@ def test_pictures_of_pages_are_in_the_readme(look, states):
             PICTURES.mkdir(exist_ok=True)
             (PICTURES / name).write_bytes(taken)
 
-    readme = (ROOT / "README.md").read_text("utf-8")
-
-    for name in wanted:
+    for name, (_, shown_in) in wanted.items():
         assert (PICTURES / name).stat().st_size < 200_000
-        assert f"docs/pictures/{name}" in readme
+        assert f"pictures/{name})" in (ROOT / shown_in).read_text("utf-8")
