@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.error_examples import executed
+from support.references.log_fields import events
 
 from pgflowd.errors import TITLES
 
@@ -111,14 +112,7 @@ def test_no_test_has_a_number_of_the_design_in_its_name() -> None:
     assert [name for text in texts.values() for name in number.findall(text)] == []
 
 
-def events_of_the_log() -> list[str]:
-    """The events that docs/background/surface.md lists."""
-    page = (ROOT / "docs/background/surface.md").read_text("utf-8")
-    lines = re.findall(r"^([a-z]+)\.([a-z_]+(?:\|[a-z_]+)*)$", page, re.MULTILINE)
-    return [f"{subject}.{verb}" for subject, verbs in lines for verb in verbs.split("|")]
-
-
-@pytest.mark.parametrize("event", events_of_the_log())
+@pytest.mark.parametrize("event", events())
 def test_each_event_of_the_log_is_expected_by_a_test_of_real_processes(event: str) -> None:
     quoted = re.compile(f"[\"']{re.escape(event)}[\"']")
     rooms = [ROOT / "tests" / room for room in ("worker", "process", "cli", "web")]
