@@ -20,9 +20,8 @@ begin
                 then date_part('epoch', new.at - new.started_at) end,
            case when new.status in ('failed', 'skipped') then new.error end,
            case when new.status <> 'started' then date_part('epoch', new.at) end
-      from unnest(news.run_ids) with ordinality as asked (run_id, ord)
-     cross join (values (null::text, null::text, null::timestamptz))
-                as missing (error_message, skip_reason, skipped_at)
+      from (values (null::text, null::text, null::timestamptz))
+           as missing (error_message, skip_reason, skipped_at)
      cross join lateral (
        select state.run_id, state.step_slug, state.status, state.created_at, state.started_at,
               case state.status when 'completed' then state.completed_at
@@ -30,16 +29,16 @@ begin
                                 when 'skipped' then skipped_at
                                 when 'started' then state.started_at end as at,
               nullif(concat_ws(': ', skip_reason, nullif(error_message, '')), '') as error
-         from pgflow.step_states as state where state.run_id = asked.run_id
+         from pgflow.step_states as state where state.run_id = any (news.run_ids)
        union all
        select run.run_id, null, run.status, run.started_at, run.started_at,
               case run.status when 'completed' then run.completed_at
                               when 'failed' then run.failed_at end,
               error_message
-         from pgflow.runs as run where run.run_id = asked.run_id) as new
+         from pgflow.runs as run where run.run_id = any (news.run_ids)) as new
      where new.at in (now(), moment)
         or new.at > moment
            and new.at = case when new.status in ('started', 'skipped') then new.created_at
                              else new.started_at end
-     order by asked.ord, new.step_slug is null, new.status = 'started', new.step_slug;
+     order by new.run_id, new.step_slug is null, new.status = 'started', new.step_slug;
 end $$;
