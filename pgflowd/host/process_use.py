@@ -10,7 +10,7 @@ for each of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class ProcessUse:
         ticks: dict[str, int] = {}
         resident: dict[str, float] = {}
         started: dict[str, tuple[int, int]] = {}
-        for seen in _all():
+        for seen in _used_by(names, workers):
             name, own = names.get(seen.pid), seen.ticks
             is_child, slug = name is not None, workers.get(seen.session)
             if slug is not None and not is_child:
@@ -76,12 +76,15 @@ class ProcessUse:
         self._sums[name] = started, max(now, ticks), before
 
 
-def _all() -> Iterator[UsedByProcess]:
-    """All processes, parents first: one that ends meanwhile is missed rather than counted twice."""
+def _used_by(names: Container[int], sessions: Container[int]) -> Iterator[UsedByProcess]:
+    """Processes by their ids or sessions, parents first: one that ends meanwhile is missed rather
+    than counted twice. Of the others, which may be many, only the session is asked for."""
     with os.scandir("/proc") as entries:
         pids = sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
     for pid in pids:
         try:
+            if pid not in names and os.getsid(pid) not in sessions:
+                continue
             with open(f"/proc/{pid}/stat", "rb", 0) as file:  # noqa: PTH123  there may be many
                 text = file.read()
         except OSError:
