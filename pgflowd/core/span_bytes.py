@@ -14,14 +14,15 @@ from struct import Struct
 from typing import Any
 
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.traces import id_of, step_span
+from pgflowd.core.traces import id_of
 
 _FAILED = (RunStatus.FAILED.value, StepStatus.FAILED.value)
 _INTERNAL, _CONSUMER = b"\x30\x01", b"\x30\x05"  # field 6, the kind
 _ERROR = b"\x18\x02"  # field 3 of a status
 _PARENT = b"\x22\x08"
-_TRACE_BYTES, _RUN_CHARS = 16, 36
-_pack_span = Struct("<2s16s2s8scQcQ").pack  # its trace, its id, its begin and its end
+_RUN_CHARS = 36
+_BEGIN, _END = b"\x39", b"\x41"
+_pack_times = Struct("<cQcQ").pack
 _pack_double = Struct("<d").pack
 _NS = 1e9
 _UINT64 = (1 << 64) - 1
@@ -31,68 +32,66 @@ EncodeSpan = Callable[[], bytes]
 
 def spans_in(portion: Mapping[str, Any]) -> list[EncodeSpan]:
     """The spans of a portion, to be encoded when it is their turn."""
-    flow, traces = portion["flow"], portion["traces"]
-    found: list[EncodeSpan] = [
-        partial(_attempt, flow, traces.get(row[0]), row) for row in portion["attempts"]
-    ]
+    flow, of_runs = portion["flow"], _OfRuns(portion["traces"])
+    found: list[EncodeSpan] = [partial(_attempt, flow, of_runs, row) for row in portion["attempts"]]
     for step, status, error, ended_at, runs, deps in portion["parts"]:
         words = runs.split(" ")
         common = _of_parts(flow, step, status, error)
         for run_id, began_at in zip(words[::2], words[1::2], strict=True):
-            of_run = traces.get(run_id), run_id, began_at
-            found.append(partial(_part, common, step, ended_at, deps, *of_run))
+            if step is None:
+                found.append(partial(_run, common, of_runs, run_id, began_at, ended_at))
+            else:
+                of_step = run_id, step, began_at, ended_at, deps
+                found.append(partial(_step, common, of_runs, *of_step))
     return found
 
 
-def _attempt(flow: str, trace: Sequence[Any] | None, row: Sequence[Any]) -> bytes:
+def _attempt(flow: str, of_runs: _OfRuns, row: Sequence[Any]) -> bytes:
     (run_id, step, index, token, attempt, outcome, verdict,
-     began_at, ended_at, wait_s, cpu_s, peak_kb, pid, more) = row  # fmt: skip
+     began_ns, ended_ns, wait_s, cpu_s, peak_kb, pid, more) = row  # fmt: skip
+    ids, of_run = of_runs[run_id][:2]
     name = f"{run_id}/{step}"
-    pieces = [
-        _span(trace, run_id, id_of(f"{name}/{index}/{token}"), began_at, ended_at),
-        _PARENT,
-        id_of(name),
-        _of_attempts(flow, step, index, attempt, outcome, verdict, pid),
-    ]
+    found = ids + id_of(f"{name}/{index}/{token}") + _pack_times(_BEGIN, began_ns, _END, ended_ns)
+    found += of_run + _PARENT + id_of(name)
+    found += _of_attempts(flow, step, index, attempt, outcome, verdict, pid)
     if wait_s is not None:
-        pieces.append(_WAIT + _pack_double(wait_s))
+        found += _WAIT + _pack_double(wait_s)
     if cpu_s is not None:
-        pieces.append(_CPU + _pack_double(cpu_s))
+        found += _CPU + _pack_double(cpu_s)
     if peak_kb is not None:
-        pieces.append(_attribute("pgflow.peak_kb", peak_kb))
+        found += _attribute("pgflow.peak_kb", peak_kb)
     if more is not None:
         known, error = more
-        pieces.append(_attributes(known))
+        found += _attributes(known)
         if error is not None:
-            pieces.append(_status(error))
-    return b"".join(pieces)
+            found += _status(error)
+    return found
 
 
-def _part(
+def _step(
     common: bytes,
-    step: str | None,
+    of_runs: _OfRuns,
+    run_id: str,
+    step: str,
+    began_at: str,
     ended_at: float,
     deps: Sequence[str],
-    trace: Sequence[Any] | None,
-    run_id: str,
-    began_at: str,
 ) -> bytes:
-    run = id_of(run_id)
-    if step is not None:
-        span_id = id_of(f"{run_id}/{step}")
-        found = _span(trace, run_id, span_id, float(began_at), ended_at) + _PARENT + run + common
-        if deps:
-            trace_id = trace[0] if trace else run_id.replace("-", "")
-            found += b"".join([_link(trace_id, step_span(run_id, dep)) for dep in deps])
-        return found
-    found = _span(trace, run_id, run, float(began_at), ended_at) + common
-    if trace:
-        _, parent, _, link = trace
-        if parent is not None:
-            found += _PARENT + _id(parent, 8)
-        if link is not None:
-            found += _link(*link)
+    ids, of_run, run, _ = of_runs[run_id]
+    found = ids + id_of(f"{run_id}/{step}") + _times(began_at, ended_at)
+    found += of_run + _PARENT + run + common
+    for dep in deps:
+        found += field(13, ids + id_of(f"{run_id}/{dep}"))
     return found
+
+
+def _run(common: bytes, of_runs: _OfRuns, run_id: str, began_at: str, ended_at: float) -> bytes:
+    ids, of_run, run, above = of_runs[run_id]
+    return ids + run + _times(began_at, ended_at) + of_run + common + above
+
+
+def _times(began_at: str, ended_at: float) -> bytes:
+    return _pack_times(_BEGIN, int(float(began_at) * _NS), _END, int(ended_at * _NS))
 
 
 # what many spans have in common
@@ -126,18 +125,29 @@ def _of_parts(flow: str, step: str | None, status: str, error: str | None) -> by
     return found + _status(error or "") if status in _FAILED else found
 
 
-def _span(
-    trace: Sequence[Any] | None, run_id: str, span_id: bytes, began_at: float, ended_at: float
-) -> bytes:
-    """The ids, the times, the run, and the state of the trace."""
-    trace_id = bytes.fromhex(run_id.replace("-", "") if trace is None else trace[0])
-    known, begin, end = run_id.encode(), int(began_at * _NS), int(ended_at * _NS)
-    if len(trace_id) != _TRACE_BYTES or len(known) != _RUN_CHARS:
-        raise ValueError(f"{run_id[:50]!r} is no id of a run, or that of its trace is none")
-    found = _pack_span(b"\x0a\x10", trace_id, b"\x12\x08", span_id, b"\x39", begin, b"\x41", end)
-    if trace and trace[2]:
-        found += field(3, _utf8(trace[2]))
-    return found + _RUN + known
+class _OfRuns(dict[str, tuple[bytes, bytes, bytes, bytes]]):
+    """By the id of a run: the id of the trace, before that of a span; which run it is; the id of
+    the run's span, and what is above it."""
+
+    def __init__(self, traces: Mapping[str, Sequence[Any]]) -> None:
+        self._traces = traces  # of those that do not have their own
+
+    def __missing__(self, run_id: str) -> tuple[bytes, bytes, bytes, bytes]:
+        own = run_id.replace("-", "")
+        trace_id, parent, state, link = self._traces.get(run_id, (own, None, None, None))
+        known = run_id.encode()
+        if len(known) != _RUN_CHARS:
+            raise ValueError(f"{run_id[:50]!r} is no id of a run")
+        of_run = _RUN + known
+        if state:
+            of_run += field(3, _utf8(state))
+        above = b"" if parent is None else _PARENT + _id(parent, 8)
+        if link is not None:
+            above += _link(*link)
+        found = self[run_id] = (
+            b"\x0a\x10" + _id(trace_id, 16) + b"\x12\x08", of_run, id_of(run_id), above
+        )  # fmt: skip
+        return found
 
 
 def _id(digits: str, size: int) -> bytes:
@@ -189,18 +199,14 @@ def _utf8(text: str) -> bytes:
 # fields
 
 
+@lru_cache(maxsize=4096)
+def head(number: int, size: int) -> bytes:
+    """What is before a field of so many bytes: a text or a message."""
+    return _varint(number << 3 | 2) + _varint(size)
+
+
 def field(number: int, data: bytes) -> bytes:
-    """A field of bytes, a text or a message."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def fields(number: int, all_data: Sequence[bytes]) -> bytes:
-    """A field that is repeated."""
-    tag = _varint(number << 3 | 2)
-    pieces: list[bytes] = []
-    for data in all_data:
-        pieces += tag, _varint(len(data)), data
-    return b"".join(pieces)
+    return head(number, len(data)) + data
 
 
 @lru_cache(maxsize=4096)

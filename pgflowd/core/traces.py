@@ -9,10 +9,10 @@ began with its start; one that began later has a trace of its own, with a link. 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 MAX_TRACESTATE_CHARS = 512
@@ -123,4 +123,4 @@ def _span_id(text: str) -> str:
 
 def id_of(text: str) -> bytes:
     """The id of a span: of a run, of RUN/STEP, or of the attempt RUN/STEP/INDEX/TOKEN."""
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return blake2b(text.encode(), digest_size=8).digest()

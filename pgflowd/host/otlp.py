@@ -18,7 +18,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from pgflowd import __version__
-from pgflowd.core.span_bytes import EncodeSpan, field, fields
+from pgflowd.core.span_bytes import EncodeSpan, head
 
 TIMEOUT_S = 5  # of an export with all its repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT is set
 _TRY_AGAIN = (408, 429)  # of 4xx; a server that fails may do better later
@@ -122,12 +122,13 @@ class OtlpExporter:
     def _request(self, spans: Sequence[ScopedSpan]) -> _Request:
         by_scope: dict[tuple[str, str | None], list[bytes]] = {}
         for scope, span in spans:
-            by_scope.setdefault(scope, []).append(span)
-        scopes = []
+            by_scope.setdefault(scope, []).extend((head(2, len(span)), span))
+        pieces = [self._resource]
         for (name, version), of_scope in by_scope.items():
             scope_spans = ScopeSpans(scope={"name": name, "version": version})  # type: ignore[arg-type]
-            scopes.append(scope_spans.SerializeToString() + fields(2, of_scope))
-        return _Request(field(1, self._resource + fields(2, scopes)))
+            of_scope.append(scope_spans.SerializeToString())
+            pieces += head(2, sum(map(len, of_scope))), *of_scope
+        return _Request(b"".join((head(1, sum(map(len, pieces))), *pieces)))
 
 
 def _names_service() -> bool:

@@ -10,6 +10,7 @@ what exceeds it is dropped and counted. A batch that the collector refuses for g
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -51,6 +52,7 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:
         exporter, path = _exporter(settings), socket_path(control_path(settings))
+        gc.freeze()  # what is imported is not looked at again for each portion of spans
         end = listen(path)
     except _CannotStart as why:
         return _refuse(channel, str(why))

@@ -32,8 +32,8 @@ class EndedAttempt(NamedTuple):
 
 class Portion(NamedTuple):
     """What ended in one turn. A row of an attempt has its run, step, index, token and number, then
-    outcome, verdict, begin, end, wait, CPU, memory and pid, and what few have: other attributes and
-    the error. One of parts is an `EndedParts` with the steps before it."""
+    outcome, verdict, begin and end in nanoseconds, wait, CPU, memory and pid, and what few have:
+    other attributes and the error. One of parts is an `EndedParts` with the steps before it."""
 
     attempts: Sequence[Row]
     parts: Sequence[Row]
@@ -188,8 +188,8 @@ def _row(ended: EndedAttempt, since: float, hide: Callable[[str], str]) -> Row:
         task.attempt,
         report.outcome,
         verdict,
-        since + began_at,
-        since + ended_at,
+        int((since + began_at) * 1e9),
+        int((since + ended_at) * 1e9),
         task.waited_s,
         report.cpu_s,
         report.peak_kb,
