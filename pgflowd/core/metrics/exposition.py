@@ -61,7 +61,7 @@ def exposition(
                 metric, found = _by_flow(metric, found)
         lines += _head(metric, form)
         for values, number in _flattened(found, len(metric.labels)):
-            lines += _samples(metric, dict(zip(metric.labels, values, strict=True)), number)
+            lines += _samples(metric, _pairs(metric.labels, values), number)
     return "\n".join([*lines, *(["# EOF"] if form is TextFormat.OPENMETRICS else []), ""])
 
 
@@ -144,9 +144,8 @@ def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]
             yield (*head, *rest), number
 
 
-def _samples(metric: Metric, labels: dict[str, str], number: Any) -> list[str]:
+def _samples(metric: Metric, pairs: str, number: Any) -> list[str]:
     name = f"pgflowd_{metric.name}"
-    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     shown = f"{{{pairs}}}" if pairs else ""
     if metric.type is not MetricType.HISTOGRAM:
         return [f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_shown(number)}"]
@@ -155,6 +154,12 @@ def _samples(metric: Metric, labels: dict[str, str], number: Any) -> list[str]:
     *buckets, total = number
     counts = [*accumulate(more if type(more) is int else 0 for more in buckets)]
     return [_histogram(name, pairs, metric.bounds_s) % (*counts, counts[-1], _shown(total))]
+
+
+@lru_cache(maxsize=8192)  # the same at each scrape
+def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = zip(labels, values, strict=True)
+    return ",".join([f'{label}="{_escaped(text)}"' for label, text in pairs])
 
 
 @lru_cache(maxsize=4096)  # the most of the text, and the same at each scrape
