@@ -29,7 +29,7 @@ def test_its_words_are_those_of_the_glossary() -> None:
 def test_its_picture_has_the_signs_of_the_statuses_and_tables_that_exist() -> None:
     known = [*StepStatus, *TaskStatus, *Outcome]
     shown = re.findall(r"(?<!─)([✔▶·⚠✖]) (\w+)", PICTURE)
-    tables = re.findall(r"\b(pgflowd?)\.(\w+)", PICTURE)
+    tables = re.findall(r"`(pgflowd?)\.(\w+)`", PAGE)
 
     assert len(shown) >= 8
     for sign, word in shown:
