@@ -83,8 +83,8 @@ def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(setu
     setup.flow("alpha")
     setup.start(database={"url": url})
 
-    until(lambda: "STATUS=starting: waiting for the database" in manager.receive())
-    until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= 2, 8)
+    until(lambda: "STATUS=starting: waiting for the database" in manager.receive(), 30)
+    until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= 2, 30)
     assert manager.count("READY=1") == 0
     line.close()
 
