@@ -10,7 +10,7 @@ import click
 import pytest
 
 from pgflowd.cli.terminal.markdown_table import column_widths
-from pgflowd.cli.terminal.markdown_view import block_lines
+from pgflowd.cli.terminal.markdown_view import block_lines, is_whole
 from pgflowd.cli.terminal.screen import Screen, text_width
 from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
 from pgflowd.core.documents.markdown_text import Span, SpanKind, page_of_link, plain, spans_of
@@ -115,10 +115,7 @@ def test_every_word_of_every_page_is_shown_and_fits(colour, width):
         lines = list(map(click.unstyle, block_lines(blocks, Screen(colour, True, width))))
         written = words_of(without_marks((DOCS / page).read_text("utf-8")))
         code = {
-            line.strip()
-            for block in blocks
-            if block.kind is BlockKind.CODE
-            for line in block.text.splitlines()
+            line.strip() for block in blocks if is_whole(block) for line in block.text.splitlines()
         }
         wide = [line for line in lines if width is not None and text_width(line) > width]
 

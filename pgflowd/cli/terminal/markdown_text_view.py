@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from pgflowd.cli.terminal.screen import Screen
+from pgflowd.cli.terminal.screen import BAR, CUT, DASH, NEXT, Screen
 from pgflowd.core.documents.markdown_text import Span, SpanKind, spans_of
+from pgflowd.core.statuses import Mark, Marks
 
 TopicOf = Callable[[str], str | None]  # the topic of the page to which a link leads
 
+_MARKS = [NEXT, DASH, CUT, *BAR, *(each for each in vars(Marks).values() if isinstance(each, Mark))]
 _ASCII = str.maketrans(
-    {"…": "...", "→": "->", "←": "<-", "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
-     "·": ".", "°": "*", "µ": "u", "≤": "<=", "≥": ">=", "─": "-", "│": "|", "├": "|", "└": "`",
-     "┌": ".", "┐": ".", "┘": "'", "┬": "-", "┴": "-", "┤": "|", "┼": "+", "▼": "v", "▶": ">",
-     "█": "#", "░": ".", "✔": "+", "✖": "x", "⚠": "!", "●": "*", "◐": "o", "○": "-"}
+    {"←": "<-", "\N{MULTIPLICATION SIGN}": "x", "°": "*", "µ": "u", "≤": "<=", "≥": ">=",
+     "─": "-", "│": "|", "├": "|", "└": "`", "┌": ".", "┐": ".", "┘": "'", "┬": "-", "┴": "-",
+     "┤": "|", "┼": "+", "▼": "v"}
+    | {each.sign: each.ascii for each in _MARKS}
 )  # fmt: skip
 
 

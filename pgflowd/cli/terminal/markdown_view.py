@@ -22,6 +22,11 @@ def block_lines(
         before = block
 
 
+def is_whole(block: PageBlock) -> bool:
+    """Whether no line of a block is wrapped: code is to be copied, a picture to be seen."""
+    return block.kind is BlockKind.CODE or any("─" <= char <= "╿" for char in block.text)
+
+
 def _is_tight(before: PageBlock, block: PageBlock) -> bool:
     """Whether a block follows the one before it without an empty line."""
     is_prose = block.kind in (BlockKind.TEXT, BlockKind.ITEM)
@@ -43,10 +48,10 @@ def _lines_of(block: PageBlock, screen: Screen, topic_of: TopicOf) -> Iterator[s
             yield from text_lines(block.text, screen, topic_of, head=head, indent=len(head))
         case BlockKind.TABLE:
             yield from table_lines(block.rows, screen, topic_of)
-        case BlockKind.CODE:  # stays whole, so that it can be copied
+        case _ if is_whole(block):
             for line in shown(block.text, screen).splitlines():
                 yield f"    {pad}{line}".rstrip()
-        case BlockKind.PRINTED:
+        case _:
             for line in shown(block.text, screen).splitlines():
                 begin = 4 + block.indent + len(line) - len(line.lstrip())
                 head = " " * begin
