@@ -10,6 +10,7 @@ import sys
 import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pgflowd
@@ -159,12 +160,14 @@ def _bases(cls: type) -> list[type]:
     return [*(base for each in ours for base in _bases(each)), cls]
 
 
+@cache
 def _written(cls: type) -> ast.ClassDef:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(tree, ast.ClassDef)
     return tree
 
 
+@cache
 def _own_comments(cls: type) -> dict[str, tuple[str, str]]:
     """The type, with the default, and the comment of each name that a class annotates."""
     source = textwrap.dedent(inspect.getsource(cls))
