@@ -8,7 +8,8 @@
 # and pgbouncer are those of tests/support; no service of theirs is started.
 # Prometheus with promtool reads our metrics and alerts. nginx stands before the dashboard. Chromium shows the dashboard. strace shows what a daemon opens.
 # man and mandoc read the manual pages.
-# debootstrap makes the Debian in which root's tests install the package and the image, and buildah builds the image.
+# debootstrap makes the Debian of root's tests of package and image, buildah the image, runc its containers.
+# docker-compose judges compose.yaml, without an engine.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -37,12 +38,12 @@ if [ "$(id -u)" = 0 ] && ! command -v bridge >/dev/null; then
     fi
     install iproute2
 fi
-if [ "$(id -u)" = 0 ] && ! { command -v debootstrap && command -v buildah; } >/dev/null; then
+if [ "$(id -u)" = 0 ] && ! { command -v debootstrap && command -v buildah && command -v runc; } >/dev/null; then
     if ! command -v apt-get >/dev/null; then
-        echo "root's tests of the image need buildah and debootstrap; install them" >&2
+        echo "root's tests of the image need buildah, debootstrap and runc; install them" >&2
         exit 1
     fi
-    install buildah debootstrap
+    install buildah debootstrap runc
 fi
 if ! command -v systemd-analyze >/dev/null ||
     { [ "$(id -u)" = 0 ] && ! command -v dbus-daemon >/dev/null; }; then
@@ -58,6 +59,14 @@ if ! { command -v man && command -v mandoc; } >/dev/null; then
         install man-db mandoc
     else
         echo "the tests of the manual pages need man and mandoc; run: sudo apt-get install man-db mandoc" >&2
+        exit 1
+    fi
+fi
+if ! command -v docker-compose >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install docker-compose
+    else
+        echo "the tests read compose.yaml; run: sudo apt-get install docker-compose" >&2
         exit 1
     fi
 fi
