@@ -1,0 +1,29 @@
+"""What a container of deploy/ starts: its command and its variables, read as pgflowd reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from pgflowd.cli.main import cli
+from pgflowd.core.settings.given_values import from_environ
+from pgflowd.core.settings.sections import Settings
+from pgflowd.host import config
+
+MARGIN_S = 15
+
+
+def understood(args: Sequence[str], environ: Mapping[str, str], place: Path) -> Settings:
+    """Return the settings of a container, whose command and variables must be ours."""
+    helped = CliRunner().invoke(cli, [*args, "--help"])
+    assert helped.exit_code == 0, helped.output
+    _, problems = from_environ(environ, [], str(place))
+    assert problems == []
+    return config.load(environ=environ, cwd=place, etc=place)
+
+
+def grace_s(settings: Settings) -> float:
+    """How long a platform waits after SIGTERM, before it kills."""
+    return settings.supervisor.drain_timeout_s + settings.worker.kill_grace_s + MARGIN_S
