@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,8 +24,10 @@ from psycopg import conninfo
 from support.covers import covers
 from support.image import RUNTIME, Container, Image, image
 from support.invariants import broken
+from support.pages import blocks_of
 from support.servers import free_port
 
+from pgflowd.cli.main import run as cli_run
 from pgflowd.host.process_tree import all_processes, descendants
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
@@ -82,7 +86,12 @@ def run(built: Image, tmp_path: Path, shared: Path) -> Iterator[Serve]:
     """Start a container of these arguments on a database; it ends with the test."""
     containers: list[Container] = []
 
-    def start(database: ScratchDatabase, *args: str, **settings: str) -> Container:
+    def start(
+        database: ScratchDatabase,
+        *args: str,
+        mounts: Mapping[str, Path] | None = None,
+        **settings: str,
+    ) -> Container:
         parts = conninfo.conninfo_to_dict(database.dsn)
         socket = Path(str(parts["host"])) / f".s.PGSQL.{parts['port']}"
         socket.chmod(0o777)  # its directory keeps others out
@@ -94,7 +103,7 @@ def run(built: Image, tmp_path: Path, shared: Path) -> Iterator[Serve]:
             tmp_path / f"container-{len(containers)}",
             *(args or built.config["Cmd"]),
             environ=environ,
-            mounts={f"{RUNTIME}/{socket.name}": socket, "/media": shared},
+            mounts={f"{RUNTIME}/{socket.name}": socket, "/media": shared, **(mounts or {})},
         )
         containers.append(container)
         return container
@@ -237,6 +246,19 @@ def test_the_image_migrates_and_the_next_one_finds_it_done(run, empty_database):
         assert container.ended(START_S) == 0, container.log.read_text()
 
     assert empty_database.connect().execute("select count(*) from pgflow.flows").fetchone() == (0,)
+
+
+def test_a_project_works_where_the_page_copies_it(run, database, tmp_path, shared):
+    (recipe,) = blocks_of("docs/operate/containers.md", "dockerfile")
+    name, place = re.findall(r"^COPY (\w+) (\S+)$", recipe, re.MULTILINE)[0]
+    assert recipe.startswith("FROM pgflowd\n") and recipe.count("USER 10001:10001\n") == 1
+    with chdir(tmp_path):
+        assert cli_run(["new", name]) == 0
+
+    container = run(database, "check", "--offline", mounts={place: tmp_path / name})
+
+    assert container.ended(START_S) == 0, container.log.read_text()
+    assert "analyze_website" in container.log.read_text()
 
 
 def test_the_dashboard_answers_in_the_image(run, database, shared):

@@ -101,11 +101,13 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     elif block.language == "sql":
         run = (
             "planned-runs.md", "schedules.md", "history.md", "procrastinate.md", "start-runs.md",
-            "recover.md", "security.md",
+            "recover.md", "security.md", "containers.md",
         )  # fmt: skip
         assert block.page.name in run, "the SQL of no other page is run"
     elif block.language == "nginx":  # tests/web/test_behind_nginx.py
         assert block.page.name == "dashboard.md"
+    elif block.language == "dockerfile":  # tests/deploy/test_image.py
+        assert block.page.name == "containers.md"
     elif block.language == "ini" and block.page.name == "systemd.md":
         return  # test_systemd_page.py takes it
     elif block.page.name in ("commands.md", "python-api.md", "sql.md"):
@@ -161,6 +163,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert block.page.name == "security.md"  # test_security_page.py runs it
         elif words[:2] == ["sudo", "apt-get"]:
             assert block.page.name in ("observe.md", "debian.md")  # tests/packaging/test_deb.py
+        elif words[0] in ("docker", "kubectl", "echo"):
+            assert block.page.name == "containers.md"  # test_containers_page.py reads them
         elif words[0] in ("createuser", "createdb"):  # of PostgreSQL
             assert block.page.name == "debian.md"
         elif words[0] == "sudo":

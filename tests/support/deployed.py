@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from pgflowd.cli.main import cli
+from pgflowd.cli.main import run
 from pgflowd.core.settings.given_values import from_environ
 from pgflowd.core.settings.sections import Settings
 from pgflowd.host import config
@@ -17,8 +15,7 @@ MARGIN_S = 15
 
 def understood(args: Sequence[str], environ: Mapping[str, str], place: Path) -> Settings:
     """Return the settings of a container, whose command and variables must be ours."""
-    helped = CliRunner().invoke(cli, [*args, "--help"])
-    assert helped.exit_code == 0, helped.output
+    assert run([*args, "--help"]) == 0, args
     _, problems = from_environ(environ, [], str(place))
     assert problems == []
     return config.load(environ=environ, cwd=place, etc=place)
