@@ -53,15 +53,14 @@ def test_each_key_of_a_secret_is_created_and_used():
     for words in commands():
         if words[:4] == ["kubectl", "create", "secret", "generic"]:
             created[words[4]] = {word.removeprefix("--from-file=") for word in words[5:]}
-    config = next(one for one in objects() if one["kind"] == "ConfigMap")
     used: dict[str, set[str]] = {}
     for one in objects():
         pod = one.get("spec", {}).get("template", {}).get("spec", {})
         for volume in pod.get("volumes", []):
             if "secret" in volume:
-                has_config = any("configMap" in each for each in pod["volumes"])
-                names = mounted(pod["containers"] + pod.get("initContainers", []))
-                used[volume["secret"]["secretName"]] = names | mounted(has_config and config)
+                used[volume["secret"]["secretName"]] = mounted(pod)
+    (config,) = [one for one in objects() if one["kind"] == "ConfigMap"]
+    used["pgflowd"] |= mounted(config)
 
     assert created == used
 
