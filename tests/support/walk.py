@@ -52,10 +52,12 @@ class Walk:
 
     def __exit__(self, *_: object) -> None:
         for terminal in self._terminals:
-            if terminal.process.poll() is None:
-                terminal.type(CTRL_C)
-                terminal.ended(_WITHIN_S)
-            terminal.close()
+            try:
+                if terminal.process.poll() is None:
+                    terminal.type(CTRL_C)
+                    terminal.ended(_WITHIN_S)
+            finally:
+                terminal.close()
 
     def through(self, page: str) -> None:
         blocks = deque(BLOCK.findall((ROOT / page).read_text("utf-8")))
@@ -67,7 +69,9 @@ class Walk:
             elif language == "text":
                 assert self._open is not None, f"nothing serves that shows this:\n{text}"
                 self._open.shows(text)
-            elif named := _FILE.match(text):
+            else:
+                named = _FILE.match(text)
+                assert named, f"which file is this?\n{text}"
                 self._write(self.directory / named[1], named[2], text)
 
     def _type(self, console: str, shown: str | None) -> None:
