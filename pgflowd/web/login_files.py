@@ -58,11 +58,17 @@ class LoginFile:
         return self._logins
 
     def put(self, login: LoginLine) -> bool:
-        """Write the line, in place of an older one of that name. Return whether there was one."""
+        """Write the line, in place of an older one of that name. Return whether there was one.
+        ConfigError E502."""
         lines = self._lines() if self.path.exists() else [_HEAD[self._key]]
         kept = [line for line in lines if line.partition(":")[0] != login.name]
         text = "\n".join([*kept, f"{login.name}:{RIGHTS[login.may_act]}:{login.hash}", ""])
-        self._replace(text)
+        try:
+            self._replace(text)
+        except OSError as error:
+            remedy = f"let the user of the dashboard own a directory {self.path.absolute().parent}"
+            reason = f"{self.path} cannot be written: {error.strerror}"
+            raise _unusable(self._key, reason, remedy) from None
         return len(kept) < len(lines)
 
     def _lines(self) -> list[str]:

@@ -167,6 +167,8 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert block.page.name == "containers.md"  # test_containers_page.py reads them
         elif words[0] in ("createuser", "createdb"):  # of PostgreSQL
             assert block.page.name == "debian.md"
+        elif words[0] == "openssl" or words[:2] == ["sudo", "install"]:
+            assert block.page.name == "dashboard.md"  # test_dashboard_page.py runs them
         elif words[0] == "sudo":
             assert block.page.name == "systemd.md"  # test_systemd_page.py reads them
         elif words[0] != "cd":

@@ -162,3 +162,14 @@ def test_a_password_is_of_a_named_file_and_user(refusal, place):
     assert refusal("passwd", "jane")[1]["code"] == "E502"
     (place / "pgflowd.toml").write_text('[web]\nusers = "users"\n')
     assert refusal("passwd", "jane:doe")[0] == 2
+
+
+def test_a_file_whose_directory_is_not_there_is_no_bug(refusal, place, monkeypatch):
+    (place / "pgflowd.toml").write_text('[web]\nusers = "missing/users"\n')
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+
+    code, problem = refusal("passwd", "jane")
+
+    assert (code, problem["code"]) == (78, "E502")
+    assert "cannot be written: No such file" in problem["text"]
+    assert problem["next"].endswith(f"own a directory {place / 'missing'}")
