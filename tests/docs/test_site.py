@@ -173,6 +173,21 @@ def test_pages_fit_phones_and_large_screens_and_load_without_a_fault(page):
             assert page.locator("h1").is_visible()
 
 
+def test_a_copied_command_has_no_prompt_and_a_key_stands_in_one_line(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/start/ten-minutes.html", wait_until="networkidle")
+    page.locator(".highlight", has_text="pgflowd new shop").get_by_role("button").first.click()
+    page.wait_for_function("navigator.clipboard.readText().then((text) => text != '')")
+
+    assert page.evaluate("navigator.clipboard.readText()") == "pgflowd new shop"
+
+    page.goto("/reference/config.html", wait_until="networkidle")
+    keys = page.locator("td:first-child code", has_text="_")
+    heights = keys.evaluate_all("(all) => all.map((one) => one.getClientRects().length)")
+    assert set(heights) == {1}
+
+
 def test_a_search_finds_a_page_without_another_host(page):
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto("/index.html", wait_until="networkidle")
