@@ -73,11 +73,11 @@ class Context(Protocol):
 
     @property
     def cancelled(self) -> Signal:
-        """Set on timeout, cancelled run and quick stop."""
+        """Set at the timeout, at the end of a drain, and when the run was cancelled or failed."""
 
     @property
     def stopping(self) -> Signal:
-        """Set when the daemon drains."""
+        """Set when a drain has begun: of the daemon, or of its worker, which a reload replaces."""
 
     @property
     def traceparent(self) -> str | None:
