@@ -29,6 +29,10 @@ LEFT_TO_CHECK = {  # what a schema cannot express, and why: the code, and a part
     ("E103", "is a fraction"): "JSON knows one kind of numbers: 5.0 is 5",
     ("E105", "to 10m"): "a pattern does not add up units",
     ("E105", "to 5m"): "a pattern does not add up units",
+    ("E105", "to 365d"): "a pattern does not add up units",
+    ("E105", "to 1MiB"): "a pattern does not add up units",
+    ("E105", "is nan"): "JSON has no such number",
+    ("E105", "[:::]"): "a pattern does not count the groups of an IPv6 address",
     ("E105", "is not an address"): "a pattern does not count the bits of a network",
 }
 RIGHT = """

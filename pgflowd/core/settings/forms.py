@@ -19,6 +19,7 @@ CONTROL_PATTERN = r"[\x00-\x1f\x7f-\x9f]"  # which no text has
 ZERO_PATTERN = "^[^1-9]*$"  # a duration or size of nothing
 _PART = r"[^\x00-@\[-^`{-\x7f][^\x00-/:-@\[-^`{-\x7f]*"  # an identifier, in any script
 _DOTTED = rf"{_PART}(\.{_PART})*"
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _PORT = r"(?!0+$)([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 
 
@@ -37,7 +38,7 @@ NAME = Form("^[A-Za-z0-9_-]{1,32}$", "1 to 32 letters, digits, '_' or '-'")
 FLOW = Form(rf"^{_DOTTED}(:{_DOTTED})?$", '"module" or "module:name"')
 WORD = Form(r"^[!-+\x2d-~]{1,64}$", RULE)
 ADDRESS = Form(
-    rf"^(unix:.+|(localhost|[0-9.]+|\[[0-9A-Fa-f.:]+(%[^\]]+)?\]):{_PORT})$",
+    rf"^(unix:.+|(localhost|{_BYTE}(\.{_BYTE}){{3}}|\[[0-9A-Fa-f.:]+(%[^\]]+)?\]):{_PORT})$",
     'an IP address and a port, or "unix:PATH"',
     '"127.0.0.1:7461"',
 )

@@ -34,13 +34,13 @@ BYTES = {
     "GiB": 1024**3,
 }
 
-_NUMBER = r"[0-9]+(\.[0-9]+)?"
-_DURATIONS = "".join(rf"(\s*{_NUMBER}\s*{unit})?" for unit in reversed(SECONDS))
-DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}\s*$"  # as in `forms`
-SIZE_PATTERN = rf"^\s*{_NUMBER}\s*({'|'.join(BYTES)})\s*$"
+_NUMBER = r"[0-9]{1,20}(\.[0-9]{1,12})?"  # a longer one is a mistake
+_BLANKS = r"[ \t\r\n]*"  # not \s, which means more in Python than in JavaScript
+_DURATIONS = "".join(rf"({_BLANKS}{_NUMBER}{_BLANKS}{unit})?" for unit in reversed(SECONDS))
+DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}{_BLANKS}$"  # as in `forms`
+SIZE_PATTERN = rf"^{_BLANKS}{_NUMBER}{_BLANKS}({'|'.join(BYTES)}){_BLANKS}$"
 
-_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
-_MAX_DIGITS = 25  # of a number; a longer one is a mistake
+_PART = re.compile(rf"{_BLANKS}([0-9]+(?:\.[0-9]+)?){_BLANKS}([A-Za-zµ]*){_BLANKS}")
 _SIGNED = re.compile(r"\s*-\s*\d")
 
 
@@ -175,7 +175,7 @@ def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[st
             raise NotReadable("it is not a number with a unit")
         number, unit = match.groups()
         at = match.end()
-        if len(number) > _MAX_DIGITS or (not unit and at < len(text)):
+        if not re.fullmatch(_NUMBER, number) or (not unit and at < len(text)):
             raise NotReadable("it is not a number with a unit")
         if unit not in units:
             raise NoUnit(f"the unit '{unit}' is unknown" if unit else "it has no unit")
