@@ -118,6 +118,10 @@ def test_what_is_not_there_is_said_with_what_is(words, said, pgflowd):
     assert said in ended.err
 
 
+def test_a_blank_asks_for_no_words(pgflowd):
+    assert pgflowd("docs", " ").out == pgflowd("docs").out
+
+
 def test_topics_are_completed():
     suggested = TopicParam().shell_complete(click.Context(docs), docs.params[0], "wa")
 
@@ -132,10 +136,12 @@ def test_a_long_page_goes_through_the_pager_of_a_terminal(elsewhere):
     long = on_a_terminal("docs", "waits", columns=60, PAGER=str(pager), LINES="24")
     short = on_a_terminal("docs", "waits", columns=60, PAGER=str(pager), LINES="5000")
     missing = on_a_terminal("docs", "waits", columns=60, PAGER="no-such-pager", LINES="24")
+    torn = on_a_terminal("docs", "waits", columns=60, PAGER="less 'R", LINES="24")
 
     assert all(line.startswith("paged: ") for line in long.splitlines())
-    assert "paged: " not in short + missing
-    assert long.replace("paged: ", "") == click.unstyle(missing) == click.unstyle(short)
+    assert "paged: " not in short + missing + torn
+    for shown in (missing, torn, short):
+        assert click.unstyle(shown) == long.replace("paged: ", "")
 
 
 def test_links_name_topics_and_code_keeps_its_quotes_without_colours(elsewhere):

@@ -50,7 +50,7 @@ def docs(app: App, topic: tuple[str, ...]) -> None:
     Example: pgflowd docs waits
              pgflowd docs time zone
     """
-    contents, words = TableOfContents(page_text(INDEX)), " ".join(topic)
+    contents, words = TableOfContents(page_text(INDEX)), " ".join(topic).strip()
     if not words:
         _show_contents(app, contents)
     elif page := contents.find(words):

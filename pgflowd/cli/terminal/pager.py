@@ -15,6 +15,9 @@ def show(lines: list[str], screen: Screen) -> None:
     text = "\n".join(lines)
     is_watched = sys.stdin.isatty() and screen.redraws
     if is_watched and len(lines) >= shutil.get_terminal_size((80, 24)).lines:
-        click.echo_via_pager(text, color=None if screen.colour else False)
-    else:
-        emit(text, sys.stdout)
+        try:
+            click.echo_via_pager(text, color=None if screen.colour else False)
+            return
+        except ValueError:  # PAGER is no command line, as with one quote
+            pass
+    emit(text, sys.stdout)
