@@ -47,6 +47,15 @@ def test_what_waits_or_is_delayed_is_not_counted(any_core: LeaseDatabase):
     assert open_tasks(any_core, flow) == 0
 
 
+def test_what_a_person_does_is_not_counted(any_core: LeaseDatabase):
+    flow = any_core.flow("a", "b")
+    any_core.start(flow)
+    any_core.do("select from pgflowd.task_claim(%s, '{}', '30 days', 'jane')", flow)
+    any_core.claim(flow, any_core.worker(flow))
+
+    assert open_tasks(any_core, flow) == 1
+
+
 def test_of_a_paused_flow_only_what_runs_is_counted(own: LeaseDatabase):
     flow = own.flow("a", "b")
     own.start(flow)
