@@ -117,7 +117,7 @@ class OtlpExporter:
         if not scope:
             return _OURS, data
         name, version = scope
-        return (_text(name), version and _text(version)), data
+        return (_text(name), None if version is None else _text(version)), data
 
     def _request(self, spans: Sequence[ScopedSpan]) -> _Request:
         by_scope: dict[tuple[str, str | None], list[bytes]] = {}

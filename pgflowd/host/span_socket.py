@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 128 * 1024  # of a datagram, unless one span alone is larger; the kernel refuses 200 KiB
 
+_MOST_LOST = 1 << 40  # more than any sender can lose; the number is added to a counter
+
 Span = EncodeSpan | dict[str, Any]
 
 _dumps = json.JSONEncoder(separators=(",", ":"), default=str).encode
@@ -98,7 +100,7 @@ def read_spans(datagram: bytes) -> tuple[list[Span], int]:
         lost, *told = json.loads(datagram)
     except (ValueError, TypeError, RecursionError):
         return [], 1
-    if not isinstance(lost, int):
+    if type(lost) is not int or not 0 <= lost < _MOST_LOST:
         return [], 1
     spans: list[Span] = []
     for each in told:
