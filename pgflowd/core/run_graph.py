@@ -32,8 +32,9 @@ def graph_of_run(
 def last_error(
     run: RunWithStates, failures: Sequence[FailedAttempt], now: datetime
 ) -> tuple[str, str | None] | None:
-    """The last error of a run, and its traceback."""
+    """The last error of a run, and its traceback; not of a task that was ended with the run."""
     failures = [each for each in failures if each.outcome is not Outcome.RELEASED]
+    failures = [each for each in failures if each.outcome is not Outcome.LATE] or failures
     if failures:
         last = failures[-1]
         index = f"#{last.task_index}" if last.task_index else ""
@@ -49,8 +50,10 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
     run_status = run.status_before_undo
     if run_status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
         status = run_status
-    is_open = status is StepStatus.STARTED and not run_status.is_end
-    detail = "  ".join(step_words(step, state, status, now))
+    elif run_status.is_end and status is StepStatus.STARTED:  # it was ended with its run
+        status = RunStatus.CANCELLED
+    is_open = status is StepStatus.STARTED
+    detail = "  ".join(step_words(step, state, status, run.ended_at or now))
     if is_open and step.only_waits:
         status = RunStatus.WAITING
     return Node(
@@ -74,12 +77,13 @@ def step_words(
     if state is None or state.started_at is None:
         return [status]
     took_s = between(state.started_at, state.ended_at or now) or 0.0
+    is_queued = (step.queued or step.waiting) and not step.running and step.tasks == 1
     if status is StepStatus.SKIPPED:
         words: list[str] = [status]
-    elif (step.queued or step.waiting) and not step.running and step.tasks == 1:
+    elif is_queued and not status.is_end:
         return ["waits"]
     else:  # while it runs, in whole seconds: a fraction is outdated at once
-        words = [duration(took_s if state.ended_at or took_s >= 60 else int(took_s))]
+        words = [duration(took_s if status.is_end or took_s >= 60 else int(took_s))]
     if step.tasks > 1:
         tasks = number(step.tasks)
         words.append(f"{tasks} tasks" if state.ended_at else f"{number(step.completed)}/{tasks}")

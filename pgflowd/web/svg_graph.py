@@ -81,7 +81,8 @@ def _centre(graph: Graph, selected: str | None) -> str | None:
 def _look(node: Node, step: StepTasks, details: RunDetails) -> StepLook:
     state = details.run.steps.get(node.slug)
     assert node.status is not None
-    words = step_words(step, state, node.status, details.now, number)
+    now = details.run.ended_at or details.now
+    words = step_words(step, state, node.status, now, number)
     is_open = state is not None and state.status is StepStatus.STARTED and not node.status.is_end
     since = state.started_at if state and is_open and words[0] != "waits" else None
     more = []

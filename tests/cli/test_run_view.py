@@ -105,6 +105,19 @@ TimeoutError: model did not answer
 """
 
 
+def test_steps_that_ran_when_their_run_failed_are_cancelled_and_go_on_no_longer():
+    failed = replace(
+        run(state("a", "started", 8.5), state("b", "started", 8), status="failed"), failed_at=ago(5)
+    )
+
+    nodes = graph_of_run(failed, [tasks("a", running=1), tasks("b", queued=1)], NOW).nodes
+
+    assert [(node.status, node.detail, node.note) for node in nodes] == [
+        (RunStatus.CANCELLED, "3.5s", ""),
+        (RunStatus.CANCELLED, "3s", ""),
+    ]
+
+
 def test_the_last_error_is_of_the_last_attempt_that_failed():
     def failed_attempt(outcome: str, attempt: int, text: str | None) -> FailedAttempt:
         ended = ago(10 - attempt)
@@ -130,6 +143,10 @@ def test_the_last_error_is_of_the_last_attempt_that_failed():
     ]
 
     assert last_error(run(), troubles, NOW) == (
+        "summary, attempt 2, 8s ago: timed out", TRACE,
+    )  # fmt: skip
+    ended_with_its_run = replace(troubles[1], step_slug="other", outcome=Outcome.LATE)
+    assert last_error(run(), [*troubles, ended_with_its_run], NOW) == (
         "summary, attempt 2, 8s ago: timed out", TRACE,
     )  # fmt: skip
     assert last_error(run(state("a", "failed", 3, 1)), [], NOW) == ("a: boom", None)
