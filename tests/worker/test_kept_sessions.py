@@ -111,6 +111,14 @@ def test_a_session_that_the_server_has_ended_is_replaced(start_worker, table):
     assert worker.records("worker.error") == []
 
 
+def test_a_handler_whose_session_ends_under_its_query_has_failed(start_worker, table):
+    worker = start_worker(module('conn.execute("select pg_terminate_backend(pg_backend_pid())")'))
+
+    worker.start_run({"writes": True})
+
+    until(lambda: worker.value("select max(outcome) from pgflowd.attempts") == "failed")
+
+
 @pytest.mark.parametrize(
     "left",
     [
