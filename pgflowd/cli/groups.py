@@ -53,7 +53,13 @@ def _flag(*names: str, **attributes: Any) -> click.Option:
 def global_options() -> list[click.Option]:
     """Return new options for the flags that every command accepts."""
     return [
-        _flag("-c", "--config", type=click.Path(), metavar="FILE", help="Read this config file."),
+        _flag(  # whether it can be read is seen when it is read (E101)
+            "-c",
+            "--config",
+            type=click.Path(readable=False),
+            metavar="FILE",
+            help="Read this config file.",
+        ),
         _flag(
             "--database-url",
             "flag_database_url",

@@ -26,7 +26,7 @@ def test_a_daemon_whose_standard_streams_are_closed_executes_runs(setup, databas
 
     daemon = setup.start()
 
-    until(lambda: daemon.control.exists() and daemon.ask()["state"] == "healthy")
+    until(lambda: daemon.control.exists() and daemon.ask()["state"] == "healthy", within_s=30)
     assert is_completed_soon(database, start_run(database, "alpha"))
     assert daemon.command("stop", "--wait").returncode == 0
 
