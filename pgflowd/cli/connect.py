@@ -61,7 +61,8 @@ def open_connection(app: App, *, listening: bool = False) -> psycopg.Connection[
 def suggestions(
     query: Callable[[psycopg.Connection[Any]], list[str]], ctx: click.Context
 ) -> list[str]:
-    """Words from the database that a shell may suggest; none if it does not answer soon."""
+    """Words from the database that a shell may suggest; none if it does not answer soon. What has
+    control characters, as names of signals may, would tear the list and reach the terminal."""
     from pgflowd.db.connection import Limits, connect
 
     app = ctx.find_object(App) or App()
@@ -73,6 +74,6 @@ def suggestions(
     try:
         limits = Limits(connect_s=2.0, statement_s=1.0, lock_s=1.0)
         with connect(app.database_url, name="pgflowd completion", limits=limits) as conn:
-            return query(conn)
+            return [line for line in query(conn) if line.isprintable()]
     except Exception:
         return []

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.lookup import find_run
+from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import short_id, task_name
 
@@ -58,7 +59,7 @@ def waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.waits import list_tasks
 
     found = execute(conn, list_tasks(statuses=[TaskStatus.WAITING], most=50))
-    return [f"{task_name(*task.key)} {task.waits_for}" for task in found]
+    return [f"{task_name(*task.key)} {one_line(task.waits_for, 60)}" for task in found]
 
 
 def open_tasks(conn: psycopg.Connection[Any]) -> list[str]:

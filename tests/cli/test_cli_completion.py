@@ -60,6 +60,16 @@ def test_what_waits_is_suggested(suggested, shop):
     assert set(suggested("pgflowd tasks list --run ")) == {"@last", short}
 
 
+def test_a_name_that_would_tear_the_list_is_not_suggested(suggested, shop):
+    run_id = shop.start()
+    shop.complete(shop.claim_all()["website#0"], 1)
+    shop.suspend(shop.claim_all()["sentiment#0"], kind="signal", name="a\nplain,b\x1b[31m")
+    short = str(run_id)[-8:]
+
+    assert suggested(f"pgflowd runs signal {short} ") == []
+    assert suggested("pgflowd tasks wake ") == [f"{short}/sentiment#0"]
+
+
 def test_a_database_that_is_not_there_is_passed_over_in_silence(suggested, shop):
     shop.start()
 

@@ -261,7 +261,7 @@ def test_a_purge_leaves_what_the_admin_made_and_its_owner(debian):
 
 def test_without_its_files_and_an_answer_of_systemd_it_is_installed_and_removed(debian):
     of_a_running_systemd(debian)
-    debian.write("usr/bin/systemctl", "#!/bin/sh\n[ \"$1\" = stop ]\n")  # as in a chroot
+    debian.write("usr/bin/systemctl", '#!/bin/sh\n[ "$1" = stop ]\n')  # as in a chroot
     shutil.rmtree(debian.path("opt/pgflowd"))
 
     debian.run("dpkg", "--install", "/root/pgflowd.deb")
