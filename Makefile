@@ -48,9 +48,9 @@ demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
 
 # Each of pytest's processes imports all tests, and each command of a test imports pgflowd: from bytecode,
-# even where the environment says that none is written.
+# even where the environment says that none is written. Where none can be, they only take longer.
 test: $(TEST_READY) $(PEERS_READY)
-	$(VENV)/bin/python -m compileall -q pgflowd
+	-@$(VENV)/bin/python -m compileall -qq pgflowd
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) || $(AGAIN)
 
 figures: $(TEST_READY)
