@@ -75,7 +75,7 @@ def test_topics_are_names_of_pages_with_the_directory_where_two_have_one():
     assert [page.topic for page in contents.nearest("observe")] == both
 
 
-def test_titles_come_first_then_headings_then_texts():
+def test_titles_come_first_then_headings_then_texts_then_words_that_are_apart():
     contents = TableOfContents(INDEX)
     texts = [
         "# Waits\n\nA pager wakes people.\n",
@@ -90,6 +90,8 @@ def test_titles_come_first_then_headings_then_texts():
         ("waits", None, "A pager wakes people."),
         ("errors", None, "E1 | a Pager"),
     ]
+    apart = (contents.pages[0], "E1\n\nA pager")
+    assert [each.topic for each in found_in([apart, *pages], "e1 pager")] == ["errors", "waits"]
     titled = [each.topic for each in found_in(pages, "observe it")]
     assert titled == ["operate/observe", "guides/observe"]
 

@@ -105,24 +105,30 @@ class TableOfContents:
 
 def found_in(pages: Sequence[tuple[ListedPage, str]], words: str) -> list[FoundText]:
     """
-    The places of pages that have all these words: first titles, then headings, then texts.
+    The places of pages that have all these words: first titles, then headings, then texts, then
+    pages that have them here and there.
 
     Each page is shown where it has the words best.
     """
     wanted = words.split()
-    in_titles, in_headings, in_texts = list[FoundText](), list[FoundText](), list[FoundText]()
+    in_titles, in_headings = list[FoundText](), list[FoundText]()
+    in_texts, in_pages = list[FoundText](), list[FoundText]()
     for page, text in pages:
         if has_words(f"{page.title} {page.topic}", wanted):
             in_titles.append(FoundText(page.topic, page.title, None, page.about))
         elif has_words(text, wanted):
             texts = list(_texts(text))
-            headed = _below_headings(texts, wanted)
-            places = headed or _with_words(texts, wanted) or _with_words(texts, wanted[:1])
-            (in_headings if headed else in_texts).extend(
+            if places := _below_headings(texts, wanted):
+                found = in_headings
+            elif places := _with_words(texts, wanted):
+                found = in_texts
+            else:
+                places, found = _with_words(texts, wanted[:1]), in_pages
+            found += [
                 FoundText(page.topic, page.title, heading, _around(shown, wanted))
                 for heading, shown in places[:_MOST_OF_A_PAGE]
-            )
-    return [*in_titles, *in_headings, *in_texts]
+            ]
+    return [*in_titles, *in_headings, *in_texts, *in_pages]
 
 
 def _listed(index: str) -> Iterator[tuple[str, str, str, str]]:
