@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pgflowd.core.documents.markdown import blocks_of
 from pgflowd.errors import PgflowdError
 from pgflowd.resources import shipped
 
@@ -10,11 +11,16 @@ def page_text(path: str) -> str:
     """The Markdown of a page, by its path below docs/."""
     place = shipped("docs") / path
     try:
-        return place.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        text = place.read_text(encoding="utf-8")
+        if not blocks_of(text):  # as where the disk was full
+            raise ValueError("it is empty")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "it is not UTF-8"
         raise PgflowdError(
             f"{place} is shipped with pgflowd and cannot be read: {reason}",
             code="E115",
             next="install pgflowd again: pip install --force-reinstall pgflowd",
         ) from error
+    return text

@@ -162,14 +162,34 @@ def test_an_installation_without_pages_says_what_to_do(elsewhere):
     shutil.copytree(Path(package.__file__).parent, elsewhere / "pgflowd", ignore=ignored)
 
     for words in (["docs"], ["docs", "waits"], ["explain", "E210"]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "pgflowd", *words],
-            env={**os.environ, "PYTHONPATH": str(elsewhere)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        assert "No such file" in refused(elsewhere, *words)
 
-        assert ended.returncode == 78
-        assert "E115" in ended.stderr and "cannot be read: No such file" in ended.stderr
-        assert "pip install --force-reinstall pgflowd" in ended.stderr
+
+@covers("E115")
+def test_a_page_that_was_not_copied_whole_says_what_to_do(elsewhere):
+    ignored = shutil.ignore_patterns("__pycache__", "docs")
+    shutil.copytree(Path(package.__file__).parent, elsewhere / "pgflowd", ignore=ignored)
+    shutil.copytree(DOCS, elsewhere / "docs")
+    page = elsewhere / "docs/guides/waits.md"
+
+    page.write_bytes(b"# Waits\n\n```python\nhandlers\n")
+    assert "a block does not end" in refused(elsewhere, "docs", "waits")
+    page.write_bytes(b"")
+    assert "it is empty" in refused(elsewhere, "docs", "waits")
+    page.write_bytes(b"# Waits \xff\n")
+    assert "it is not UTF-8" in refused(elsewhere, "docs", "zebra crossing")
+
+
+def refused(place: Path, *words: str) -> str:
+    """What the copy of pgflowd that lies there says of its own pages."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pgflowd", *words],
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 78
+    assert "E115" in ended.stderr and "cannot be read: " in ended.stderr
+    assert "pip install --force-reinstall pgflowd" in ended.stderr
+    return ended.stderr
