@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -37,8 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def code_is_read_anew() -> None:
-    """Let no child write bytecode, which it would take for a flow rewritten within a second."""
+    """Let nobody write bytecode, which children, forked ones too, would take for a flow that is
+    rewritten within a second."""
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(scope="session")

@@ -76,15 +76,10 @@ def test_a_checkout_uses_its_own_files(name: str):
 
 
 def files(tree: Path) -> list[str]:
-    """What a tree has; the wheel has no pictures, which a terminal cannot show."""
-    found = sorted(tree.rglob("*"))
-    return [
-        str(each.relative_to(tree)) for each in found if each.is_file() and not is_picture(each)
-    ]
-
-
-def is_picture(file: Path) -> bool:
-    return file.suffix in {".png", ".svg"}
+    """What a tree has; the wheel lacks pictures and style, which a terminal cannot show."""
+    found = [each for each in sorted(tree.rglob("*")) if each.is_file()]
+    left_out = {".png", ".svg", ".css"}
+    return [str(each.relative_to(tree)) for each in found if each.suffix not in left_out]
 
 
 def run(*command: str | Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
-from support.daemon import Daemon, DaemonSetup
+from support.daemon import PGFLOWD, Daemon, DaemonSetup
 from support.proxy import ProxyProcess
 
 from pgflowd.testing.scratch import ScratchDatabase
@@ -147,8 +148,10 @@ def test_daemons_of_old_and_new_code_serve_what_each_knows(setup, database):
     setup.module("orders_new", SECOND)
     first = setup.serve("first", pgflowd={"flows": ["orders_old"]})
     old = started(first, database)
-    second = setup.start("second", pgflowd={"flows": ["orders_new"]})
-    deployed(second)
+    sections = {"pgflowd": {"flows": ["orders_new"]}}
+    deploy = [*PGFLOWD, "-c", str(setup.config("second", **sections)), "flows", "deploy", "--yes"]
+    subprocess.run(deploy, cwd=setup.directory, env=setup.environ, check=True)
+    second = setup.serve("second", **sections)  # which else would end, having nothing to serve
     new = started(second, database)
 
     assert ended(database, new) == {"ship": "shipped"}

@@ -202,6 +202,7 @@ def test_a_worker_that_crashes_during_the_stop_is_not_restarted(setup, database)
     beta = daemon.pid_of("beta")
 
     daemon.send(signal.SIGTERM)
+    daemon.until("supervisor.draining")
     os.kill(beta, signal.SIGKILL)
 
     assert daemon.ended(3) == 0
