@@ -29,7 +29,7 @@ flow = Flow("alpha", max_attempts=2, base_delay=0, timeout=30)
 @flow.step
 def work(run, ctx):
     assert importer != os.getpid(), "its zygote has imported it"
-    if run.get("dies"):
+    if run.get("dies") and ctx.attempt == 2:  # the runner of the first may live on
         sentry_sdk.flush = lambda timeout: os.kill(os.getpid(), 9)  # its outcome was sent
     if run.get("fails"):
         raise ValueError(f"attempt {{ctx.attempt}} of {{run['fails']}}")
