@@ -125,6 +125,8 @@ class SpanExports:
         for source in (end, self._channel):
             poll.register(source, select.POLLIN)
         while not self._has_orders():
+            if not thread.is_alive():  # by a bug; a new process goes on
+                raise RuntimeError("the thread that exports spans has ended")
             poll.poll(max(0.0, next_at - time.monotonic()) * 1000)
             self._read(end)
             self._channel.flush()
