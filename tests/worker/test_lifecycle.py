@@ -329,7 +329,7 @@ def test_a_killed_worker_takes_everything_along(start_worker, tmp_path):
 
     os.kill(worker.pid, signal.SIGKILL)
 
-    until(lambda: all(is_gone(pid) for pid in pids))
+    until(lambda: all(is_gone(pid) for pid in pids), 1)
 
 
 @covers("rule 35")
