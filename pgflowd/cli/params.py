@@ -294,10 +294,8 @@ WORKER = WordParam("worker id", known_words.workers, check_worker_word)
 TASK = WordParam("task", known_words.stalled_tasks, check_task_word)
 SETTING = WordParam("setting", known_words.settings)
 STEP = PartParam("step", known_words.steps)
-APPROVAL_STEP, SIGNAL_NAME = (
-    PartParam("step", known_words.approvals),
-    PartParam("name", known_words.signal_names),
-)
+APPROVAL_STEP = PartParam("step", known_words.approvals)
+SIGNAL_NAME = PartParam("name", known_words.signal_names)
 OPEN_TASK = WordParam("task", known_words.open_tasks, check_task_word)
 WAITING_TASK = WordParam("task", known_words.waiting_tasks, check_task_word)
 DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
