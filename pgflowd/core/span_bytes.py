@@ -8,51 +8,72 @@ Exception of some kind. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.traces import id_of
+from pgflowd.core.traces import id_of, own_trace
 
 _FAILED = (RunStatus.FAILED.value, StepStatus.FAILED.value)
 _INTERNAL, _CONSUMER = b"\x30\x01", b"\x30\x05"  # field 6, the kind
 _ERROR = b"\x18\x02"  # field 3 of a status
-_PARENT = b"\x22\x08"
-_RUN_CHARS = 36
+_TRACE, _ID, _PARENT = b"\x0a\x10", b"\x12\x08", b"\x22\x08"
 _BEGIN, _END = b"\x39", b"\x41"
-_pack_times = Struct("<cQcQ").pack
+_SPAN = 2  # the field of the message that holds those of a scope
+_RUN_CHARS = 36
+_pack_top = Struct("<2s8scQcQ").pack  # the id of a span, its begin and its end
+_pack_below = Struct("<2s8s2s8scQcQ").pack  # the same with the span above it
 _pack_double = Struct("<d").pack
 _NS = 1e9
 _UINT64 = (1 << 64) - 1
 
-EncodeSpan = Callable[[], bytes]
+
+class EncodedSpans(NamedTuple):
+    """Spans, each as a field of the message that holds those of a scope."""
+
+    data: bytes
+    number: int
+    errors: Sequence[Exception] = ()  # of each that is no span
 
 
-def spans_in(portion: Mapping[str, Any]) -> list[EncodeSpan]:
-    """The spans of a portion, to be encoded when it is their turn."""
-    flow, of_runs = portion["flow"], _OfRuns(portion["traces"])
-    found: list[EncodeSpan] = [partial(_attempt, flow, of_runs, row) for row in portion["attempts"]]
-    for step, status, error, ended_at, runs, deps in portion["parts"]:
-        words = runs.split(" ")
-        common = _of_parts(flow, step, status, error)
+def encode_portion(portion: Mapping[str, Any]) -> EncodedSpans:
+    """The spans of a portion."""
+    flow, of_runs, ids = portion["flow"], _OfRuns(portion["traces"]), _Ids()
+    fields: list[bytes] = []
+    errors: list[Exception] = []
+    for row in portion["attempts"]:
+        try:
+            span = _attempt(flow, of_runs, ids, row)
+            fields += head(_SPAN, len(span)), span
+        except Exception as error:
+            errors.append(error)
+    for step, status, reason, ended_at, runs, deps in portion["parts"]:
+        words, ended_ns = runs.split(" "), int(ended_at * _NS)
+        common = _of_parts(flow, step, status, reason)
         for run_id, began_at in zip(words[::2], words[1::2], strict=True):
-            if step is None:
-                found.append(partial(_run, common, of_runs, run_id, began_at, ended_at))
-            else:
-                of_step = run_id, step, began_at, ended_at, deps
-                found.append(partial(_step, common, of_runs, *of_step))
-    return found
+            try:
+                times = _BEGIN, int(float(began_at) * _NS), _END, ended_ns
+                if step is None:
+                    span = _run(common, of_runs[run_id], times)
+                else:
+                    span = _step(common, of_runs[run_id], times, ids, f"{run_id}/{step}")
+                    for dep in deps:
+                        span += _link(of_runs[run_id].trace, ids[f"{run_id}/{dep}"])
+                fields += head(_SPAN, len(span)), span
+            except Exception as error:
+                errors.append(error)
+    return EncodedSpans(b"".join(fields), len(fields) // 2, errors)
 
 
-def _attempt(flow: str, of_runs: _OfRuns, row: Sequence[Any]) -> bytes:
+def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> bytes:
     (run_id, step, index, token, attempt, outcome, verdict,
      began_ns, ended_ns, wait_s, cpu_s, peak_kb, pid, more) = row  # fmt: skip
-    ids, of_run = of_runs[run_id][:2]
-    name = f"{run_id}/{step}"
-    found = ids + id_of(f"{name}/{index}/{token}") + _pack_times(_BEGIN, began_ns, _END, ended_ns)
-    found += of_run + _PARENT + id_of(name)
+    of_step = f"{run_id}/{step}"
+    own = id_of(f"{of_step}/{index}/{token}")
+    found = of_runs[run_id].common
+    found += _pack_below(_ID, own, _PARENT, ids[of_step], _BEGIN, began_ns, _END, ended_ns)
     found += _of_attempts(flow, step, index, attempt, outcome, verdict, pid)
     if wait_s is not None:
         found += _WAIT + _pack_double(wait_s)
@@ -68,30 +89,15 @@ def _attempt(flow: str, of_runs: _OfRuns, row: Sequence[Any]) -> bytes:
     return found
 
 
-def _step(
-    common: bytes,
-    of_runs: _OfRuns,
-    run_id: str,
-    step: str,
-    began_at: str,
-    ended_at: float,
-    deps: Sequence[str],
-) -> bytes:
-    ids, of_run, run, _ = of_runs[run_id]
-    found = ids + id_of(f"{run_id}/{step}") + _times(began_at, ended_at)
-    found += of_run + _PARENT + run + common
-    for dep in deps:
-        found += field(13, ids + id_of(f"{run_id}/{dep}"))
-    return found
+def _step(common: bytes, run: _OfRun, times: _Times, ids: _Ids, name: str) -> bytes:
+    return run.common + _pack_below(_ID, ids[name], _PARENT, run.id, *times) + common
 
 
-def _run(common: bytes, of_runs: _OfRuns, run_id: str, began_at: str, ended_at: float) -> bytes:
-    ids, of_run, run, above = of_runs[run_id]
-    return ids + run + _times(began_at, ended_at) + of_run + common + above
+def _run(common: bytes, run: _OfRun, times: _Times) -> bytes:
+    return run.common + _pack_top(_ID, run.id, *times) + common + run.above
 
 
-def _times(began_at: str, ended_at: float) -> bytes:
-    return _pack_times(_BEGIN, int(float(began_at) * _NS), _END, int(ended_at * _NS))
+_Times = tuple[bytes, int, bytes, int]
 
 
 # what many spans have in common
@@ -125,28 +131,47 @@ def _of_parts(flow: str, step: str | None, status: str, error: str | None) -> by
     return found + _status(error or "") if status in _FAILED else found
 
 
-class _OfRuns(dict[str, tuple[bytes, bytes, bytes, bytes]]):
-    """By the id of a run: the id of the trace, before that of a span; which run it is; the id of
-    the run's span, and what is above it."""
+class _Ids(dict[str, bytes]):
+    """The ids of steps, each made once."""
+
+    def __missing__(self, name: str) -> bytes:
+        found = self[name] = id_of(name)
+        return found
+
+
+class _OfRun(NamedTuple):
+    """What the spans of a run have in common."""
+
+    common: bytes  # the trace, and which run it is
+    id: bytes  # of the run's own span
+    trace: bytes
+    above: bytes  # what is above the run's own span
+
+
+class _OfRuns(dict[str, _OfRun]):
+    """The same by the id of a run."""
 
     def __init__(self, traces: Mapping[str, Sequence[Any]]) -> None:
         self._traces = traces  # of those that do not have their own
 
-    def __missing__(self, run_id: str) -> tuple[bytes, bytes, bytes, bytes]:
-        own = run_id.replace("-", "")
-        trace_id, parent, state, link = self._traces.get(run_id, (own, None, None, None))
-        known = run_id.encode()
+    def __missing__(self, run_id: str) -> _OfRun:
+        known, above = run_id.encode(), b""
         if len(known) != _RUN_CHARS:
             raise ValueError(f"{run_id[:50]!r} is no id of a run")
-        of_run = _RUN + known
-        if state:
-            of_run += field(3, _utf8(state))
-        above = b"" if parent is None else _PARENT + _id(parent, 8)
-        if link is not None:
-            above += _link(*link)
-        found = self[run_id] = (
-            b"\x0a\x10" + _id(trace_id, 16) + b"\x12\x08", of_run, id_of(run_id), above
-        )  # fmt: skip
+        if run_id not in self._traces:
+            trace = _id(own_trace(run_id), 16)
+            common = _TRACE + trace + _RUN + known
+        else:
+            trace_id, parent, state, link = self._traces[run_id]
+            trace = _id(trace_id or own_trace(run_id), 16)
+            common = _TRACE + trace + _RUN + known
+            if state:
+                common += field(3, _utf8(state))
+            if parent is not None:
+                above = _PARENT + _id(parent, 8)
+            if link is not None:
+                above += _link(_id(link[0], 16), _id(link[1], 8))
+        found = self[run_id] = _OfRun(common, id_of(run_id), trace, above)
         return found
 
 
@@ -157,8 +182,8 @@ def _id(digits: str, size: int) -> bytes:
     return found
 
 
-def _link(trace_id: str, span_id: str) -> bytes:
-    return field(13, field(1, _id(trace_id, 16)) + field(2, _id(span_id, 8)))
+def _link(trace: bytes, span: bytes) -> bytes:
+    return field(13, _TRACE + trace + _ID + span)
 
 
 def _status(error: str) -> bytes:

@@ -38,7 +38,7 @@ class SpanName(NamedTuple):
 class Trace(NamedTuple):
     """Where the spans of a run belong, and how the attempt before this one ended."""
 
-    trace_id: str
+    trace_id: str | None  # None: the run's own
     is_sampled: bool
     parent: str | None = None  # the span above the run's
     state: str | None = None
@@ -49,7 +49,7 @@ class Trace(NamedTuple):
 class TaskTrace(NamedTuple):
     """What a runner is told of the trace of its task."""
 
-    trace_id: str
+    trace_id: str | None  # None: the run's own
     state: str | None
     is_sampled: bool
     has_span: bool  # of the elements of a map only some have, and their handlers
@@ -57,28 +57,36 @@ class TaskTrace(NamedTuple):
     def caller(self, run_id: str, step: str, index: int, token: int) -> CallerTrace:
         """The span of this attempt, for what the handler calls."""
         span_id = attempt_span(run_id, step, index, token)
-        return CallerTrace(write_traceparent(self.trace_id, span_id, self.has_span), self.state)
+        trace_id = self.trace_id or own_trace(run_id)
+        return CallerTrace(write_traceparent(trace_id, span_id, self.has_span), self.state)
+
+
+_ORDINARY, _UNSAMPLED = Trace(None, True), Trace(None, False)
 
 
 def trace_of(run_id: str, told: Mapping[str, Any] | None, ratio: float) -> Trace:
     """The trace of a run: `told` is what the claim knows of its start (pgflowd._trace_of)."""
-    own_id = run_id.replace("-", "")
     if told is None:  # nearly all
-        return Trace(own_id, is_in_ratio(own_id, ratio))
+        return _ORDINARY if is_in_ratio(run_id, ratio) else _UNSAMPLED
     caller = read_traceparent(told.get("traceparent"))
     previous, undone = told.get("previous"), told.get("undo_of")
     if undone is not None:  # the link leads to the run that is undone
-        trace_id = caller[0].trace_id if caller else undone.replace("-", "")
+        trace_id = caller[0].trace_id if caller else own_trace(undone)
         caller = SpanName(trace_id, run_span(undone)), caller[1] if caller else None
     is_sampled = caller[1] if caller else None
     if is_sampled is None:
-        is_sampled = is_in_ratio(own_id, ratio)
+        is_sampled = is_in_ratio(run_id, ratio)
     if caller is None:
-        return Trace(own_id, is_sampled, previous=previous)
+        return Trace(None, is_sampled, previous=previous)
     if told.get("is_later"):
-        return Trace(own_id, is_sampled, link=caller[0], previous=previous)
+        return Trace(None, is_sampled, link=caller[0], previous=previous)
     name, state = caller[0], told.get("tracestate")
     return Trace(name.trace_id, is_sampled, name.span_id, state, previous=previous)
+
+
+def own_trace(run_id: str) -> str:
+    """The trace of a run that is no part of its caller's."""
+    return run_id.replace("-", "")
 
 
 def read_traceparent(text: Any) -> tuple[SpanName, bool | None] | None:
@@ -99,9 +107,11 @@ def write_traceparent(trace_id: str, span_id: str, is_sampled: bool) -> str:
     return f"00-{trace_id}-{span_id}-0{int(is_sampled)}"
 
 
-def is_in_ratio(trace_id: str, ratio: float) -> bool:
-    """Whether a trace without a caller's is one of those that are written; the same everywhere."""
-    return ratio >= 1 or int(trace_id[-_RATIO_BITS // 4 :], 16) < ratio * (1 << _RATIO_BITS)
+def is_in_ratio(run_id: str, ratio: float) -> bool:
+    """Whether spans of a run that has no caller's trace are written; the same everywhere."""
+    if ratio >= 1:
+        return True
+    return int(own_trace(run_id)[-_RATIO_BITS // 4 :], 16) < ratio * (1 << _RATIO_BITS)
 
 
 def run_span(run_id: str) -> str:

@@ -1,7 +1,7 @@
 """
 Spans as the collector reads them, and the exporter of OpenTelemetry's SDK that sends them.
 
-A batch is made of spans in bytes, without the SDK's objects. Imports OpenTelemetry; only the
+A request is made of spans in bytes, without the SDK's objects. Imports OpenTelemetry; only the
 process `exporter` imports it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import requests
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
@@ -18,7 +18,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from pgflowd import __version__
-from pgflowd.core.span_bytes import EncodeSpan, head
+from pgflowd.core.span_bytes import EncodedSpans, encode_portion, field, head
 
 TIMEOUT_S = 5  # of an export with all its repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT is set
 _TRY_AGAIN = (408, 429)  # of 4xx; a server that fails may do better later
@@ -30,7 +30,8 @@ _FIELDS = {str: "string_value", bool: "bool_value", int: "int_value", float: "do
 if not hasattr(trace_exporter, "encode_spans"):
     raise ImportError("this version of opentelemetry-exporter-otlp-proto-http is not known")
 
-ScopedSpan = tuple[tuple[str, str | None], bytes]  # the name and version of who has written it
+Scope = tuple[str, str | None]  # the name and version of who has written a span
+ScopedSpans = tuple[Scope, EncodedSpans]
 
 
 class _Request:
@@ -76,19 +77,19 @@ class OtlpExporter:
     def endpoint(self) -> str:
         return str(self._exporter._endpoint)
 
-    def export(self, spans: Sequence[Any]) -> tuple[bool, bool]:
+    def export(self, spans: Sequence[ScopedSpans]) -> tuple[bool, bool]:
         """Send spans; return whether the collector has them, else whether it never will."""
         self._session.last_status = 0
-        if self._exporter.export(spans) is SpanExportResult.SUCCESS:
+        if self._exporter.export(cast(Any, spans)) is SpanExportResult.SUCCESS:
             return True, False
         status = self._session.last_status
         return False, 400 <= status < 500 and status not in _TRY_AGAIN
 
     @staticmethod
-    def span_of(given: EncodeSpan | Mapping[str, Any]) -> ScopedSpan:
-        """The span that a worker has told, or a runner has sent. Raises for what is none."""
-        if callable(given):
-            return _OURS, given()
+    def encode(given: Mapping[str, Any]) -> ScopedSpans:
+        """The spans that a worker tells, or the one that a runner does. Raises for what is none."""
+        if "attempts" in given:
+            return _OURS, encode_portion(given)
         parent, error, scope = given["parent"], given["error"], given.get("scope")
         status: dict[str, Any] = {"code": _OK} if given.get("is_ok") else {}
         if error is not None:
@@ -113,16 +114,14 @@ class OtlpExporter:
             ],
             "status": status,
         }
-        data = Span(**known).SerializeToString()
-        if not scope:
-            return _OURS, data
-        name, version = scope
-        return (_text(name), None if version is None else _text(version)), data
+        name, version = scope or _OURS
+        encoded = EncodedSpans(field(2, Span(**known).SerializeToString()), 1)
+        return (_text(name), None if version is None else _text(version)), encoded
 
-    def _request(self, spans: Sequence[ScopedSpan]) -> _Request:
-        by_scope: dict[tuple[str, str | None], list[bytes]] = {}
-        for scope, span in spans:
-            by_scope.setdefault(scope, []).extend((head(2, len(span)), span))
+    def _request(self, spans: Sequence[ScopedSpans]) -> _Request:
+        by_scope: dict[Scope, list[bytes]] = {}
+        for scope, encoded in spans:
+            by_scope.setdefault(scope, []).append(encoded.data)
         pieces = [self._resource]
         for (name, version), of_scope in by_scope.items():
             scope_spans = ScopeSpans(scope={"name": name, "version": version})  # type: ignore[arg-type]

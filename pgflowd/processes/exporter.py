@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -29,15 +30,15 @@ from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
 from pgflowd.host.logs import Log
-from pgflowd.host.span_socket import listen, read_spans, socket_path
+from pgflowd.host.span_socket import listen, read_datagram, socket_path
 
 if TYPE_CHECKING:
-    from pgflowd.host.otlp import OtlpExporter
+    from pgflowd.host.otlp import OtlpExporter, ScopedSpans
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 NICE = 10  # where processors are scarce, tasks go first; nor does a datagram interrupt them (BATCH)
-MAX_QUEUE = 8192  # spans; a kilobyte each
-BATCH = 2048  # half a megabyte; a request costs as much as 200 spans
+MAX_QUEUE = 8192  # spans
+BATCH, BATCH_BYTES = 4096, 900_000  # of a request; some collectors take no more than a megabyte
 PAUSE_S = 5.0  # between two exports, unless there is a whole batch
 FLUSH_S = 1.5  # at the end
 MAX_DATAGRAM = 256 * 1024
@@ -107,10 +108,11 @@ class SpanExports:
     ) -> None:
         self._channel, self._log, self._exporter = channel, log, exporter
         self._heartbeat_s = min(HEARTBEAT_S, settings.supervisor.hang_timeout_s / 3)
-        self._queue: deque[Any] = deque()
         self._changed = threading.Condition()
+        self._queue: deque[ScopedSpans] = deque()
+        self._queued_bytes = 0
+        self._spans = 0  # that are queued or under way
         self._counts = Counter({"sent": 0, "dropped": 0, "failed": 0})
-        self._exporting = 0  # spans that are under way
         self._is_closing = False
         self._said: dict[str, float] = {}  # when an error was logged last
 
@@ -140,9 +142,9 @@ class SpanExports:
             self._changed.notify()
         thread.join(FLUSH_S)
         with self._changed:
-            if left := len(self._queue) + self._exporting:
-                self._counts["dropped"] += left
-                self._say(f"{left} spans were lost at the end: the collector took no more")
+            if self._spans:
+                self._counts["dropped"] += self._spans
+                self._say(f"{self._spans} spans were lost at the end: the collector took no more")
         self._heartbeat()
         self._channel.flush_all()
 
@@ -157,20 +159,48 @@ class SpanExports:
                 datagram = end.recv(MAX_DATAGRAM)
             except BlockingIOError:
                 return False
-            spans, lost = read_spans(datagram)
+            told, lost = read_datagram(datagram)
+            for each in told:
+                self._add(each)
             with self._changed:
-                room = max(0, MAX_QUEUE - len(self._queue) - self._exporting)
-                self._queue.extend(spans[:room])
-                self._counts["dropped"] += lost + len(spans[room:])
-                if len(self._queue) >= BATCH:
-                    self._changed.notify()
+                self._counts["dropped"] += lost
         return True
+
+    def _add(self, told: Any) -> None:
+        """Queue what is told; whoever is our user may tell anything."""
+        try:
+            scope, spans = self._exporter.encode(told)
+        except Exception as error:
+            self._refuse([error])
+            return
+        with self._changed:
+            if self._spans + spans.number > MAX_QUEUE:
+                self._counts["dropped"] += spans.number
+            elif spans.number:
+                self._queue.append((scope, spans))
+                self._spans += spans.number
+                self._queued_bytes += len(spans.data)
+                if self._is_enough():
+                    self._changed.notify()
+        if spans.errors:
+            self._refuse(spans.errors)
+
+    def _refuse(self, errors: Sequence[Exception]) -> None:
+        """Count what came as spans and is none."""
+        with self._changed:
+            self._counts["failed"] += len(errors)
+        self._say(f"what came as a span is none: {type(errors[0]).__name__}: {errors[0]}")
+
+    def _is_enough(self) -> bool:
+        """Whether the thread is to go on at once."""
+        is_batch = self._spans >= BATCH or self._queued_bytes >= BATCH_BYTES
+        return is_batch or self._is_closing
 
     def _heartbeat(self) -> None:
         with self._changed:
             numbers: dict[str, Any] = {
                 SPANS.key: dict(self._counts),
-                "queued": len(self._queue) + self._exporting,
+                "queued": self._spans,
                 "endpoint": redact(self._exporter.endpoint),
                 LOG_RECORDS_DROPPED.key: self._log.lost,
             }
@@ -180,34 +210,32 @@ class SpanExports:
 
     def _export_all(self) -> None:
         while batch := self._next_batch():
-            spans = []
-            for span in batch:
-                try:
-                    spans.append(self._exporter.span_of(span))
-                except Exception as error:  # whoever is our user may send anything
-                    self._say(f"what came as a span is none: {type(error).__name__}: {error}")
-            has_gone, is_refused = self._exporter.export(spans) if spans else (True, False)
+            has_gone, is_refused = self._exporter.export(batch)
             with self._changed:
-                self._exporting = 0
                 if has_gone or is_refused:
-                    self._counts["sent" if has_gone else "failed"] += len(spans)
-                    self._counts["failed"] += len(batch) - len(spans)
+                    count = sum([spans.number for _, spans in batch])
+                    self._spans -= count
+                    self._counts["sent" if has_gone else "failed"] += count
                     continue
                 self._queue.extendleft(reversed(batch))
+                self._queued_bytes += sum([len(spans.data) for _, spans in batch])
                 if self._is_closing:
                     return
                 self._changed.wait_for(lambda: self._is_closing, PAUSE_S)
 
-    def _next_batch(self) -> list[Any]:
+    def _next_batch(self) -> list[ScopedSpans]:
         """Wait for spans; none at the end."""
         with self._changed:
-            is_enough = lambda: self._is_closing or len(self._queue) >= BATCH  # noqa: E731
             while True:
-                self._changed.wait_for(is_enough, PAUSE_S)
+                self._changed.wait_for(self._is_enough, PAUSE_S)
                 if self._queue or self._is_closing:
                     break
-            batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
-            self._exporting = len(batch)
+            batch: list[ScopedSpans] = []
+            room = BATCH_BYTES
+            while self._queue and (not batch or len(self._queue[0][1].data) <= room):
+                batch.append(self._queue.popleft())
+                room -= len(batch[-1][1].data)
+            self._queued_bytes -= BATCH_BYTES - room
             return batch
 
     def _say(self, text: str) -> None:

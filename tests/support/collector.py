@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 CONSUMER = 5
 
@@ -106,8 +106,9 @@ def faults(spans: list[CollectedSpan], skew_ms: float = 20.0) -> list[str]:
     return found
 
 
-def read_span(data: bytes) -> CollectedSpan:
-    return _read(Span.FromString(data), "")
+def read_spans(data: bytes) -> list[CollectedSpan]:
+    """What the exporter puts into a request."""
+    return [_read(each, "") for each in ScopeSpans.FromString(data).spans]
 
 
 def _read(span: Any, service: str) -> CollectedSpan:

@@ -6,15 +6,16 @@ import os
 import re
 import signal
 from typing import Any
+from uuid import uuid4
 
-from support.collector import CollectedSpan, Collector, faults, read_span
+from support.collector import CollectedSpan, Collector, faults, read_spans
 from support.covers import covers
 from support.daemon import DaemonSetup, start_run
 
 from pgflowd.core.traces import attempt_span
 from pgflowd.core.worker.spans import Portion
 from pgflowd.host.otlp import OtlpExporter
-from pgflowd.host.span_socket import SpanSender, listen, read_spans, socket_path
+from pgflowd.host.span_socket import SpanSender, listen, read_datagram, socket_path
 from pgflowd.processes.exporter import MAX_QUEUE
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
@@ -119,12 +120,13 @@ def test_who_is_killed_loses_only_its_own_spans(
     sender = SpanSender(socket_path(str(daemon.control)))
     for each in (STRANGE, STRANGE | {"id": "12"}, STRANGE | {"id": "5" * 16, "attributes": 1}):
         sender.send(each)
-    runs = " ".join(f"{nr} x" for nr in range(500))
-    none = Portion([[f"{nr}"] for nr in range(500)], [["a", "failed", None, 1, runs, []]], {})
-    until(lambda: sender.send_portion("alpha", none) or counts(daemon)["dropped"], 20)
-    assert daemon.ask()["exporter"]["queued"] <= MAX_QUEUE
+    runs = " ".join(f"{uuid4()} {nr}" for nr in range(500))
+    some = Portion([["of", 3, "fields"]], [["a", "failed", None, 1, f"{runs} bad bad", []]], {})
+    until(lambda: sender.send_portion("alpha", some) or counts(daemon)["dropped"], 20)
+    assert MAX_QUEUE - 500 < daemon.ask()["exporter"]["queued"] <= MAX_QUEUE
+    failed = counts(daemon)["failed"]
+    assert failed >= 2 * (MAX_QUEUE // 500) + 2, "these were no spans"
     collector.status = 200
-    until(lambda: counts(daemon)["failed"] >= MAX_QUEUE - 600, 30)  # these were no spans
     until(lambda: len(collector.of_trace(trace)) == 5, 10)
     [strange] = collector.of_trace(STRANGE["trace"])  # beside those that are none
     assert (strange.name, strange.kind, strange.links) == ("half ?", 1, ("6" * 16,))
@@ -173,9 +175,10 @@ def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporte
     def read() -> bool:
         try:
             while True:
-                found, lost = read_spans(end.recv(100_000))
+                found, lost = read_datagram(end.recv(100_000))
                 assert not lost
-                spans.extend(read_span(OtlpExporter.span_of(each)[1]) for each in found)
+                for each in found:
+                    spans.extend(read_spans(OtlpExporter.encode(each)[1].data))
         except BlockingIOError:
             return sum(each.name == "run alpha" for each in spans) == 2
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 from support.engine import task
 
-from pgflowd.core.span_bytes import spans_in
+from pgflowd.core.span_bytes import encode_portion
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.traces import (
     SpanName,
@@ -24,7 +24,8 @@ from pgflowd.core.traces import (
     write_traceparent,
 )
 from pgflowd.core.worker import spans
-from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
+from pgflowd.core.worker.actions import SendSpans
+from pgflowd.core.worker.events import EndedParts, ReportAnswer, RunChange, Verdict
 from pgflowd.core.worker.task import TaskReport
 
 RUN, TRACE, SPAN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12", "ab" * 16, "cd" * 8
@@ -41,18 +42,18 @@ def test_ids_are_the_same_for_whoever_makes_them() -> None:
 @pytest.mark.parametrize(
     ("told", "ratio", "expected"),
     [
-        (None, 1.0, Trace(OWN, True)),
-        (None, 0.0, Trace(OWN, False)),
-        ({"previous": "stalled"}, 1.0, Trace(OWN, True, previous="stalled")),
+        (None, 1.0, Trace(None, True)),
+        (None, 0.0, Trace(None, False)),
+        ({"previous": "stalled"}, 1.0, Trace(None, True, previous="stalled")),
         ({"traceparent": CALLER, "tracestate": "a=1"}, 0.0, Trace(TRACE, True, SPAN, "a=1")),
         ({"traceparent": f"{CALLER[:-1]}0"}, 1.0, Trace(TRACE, False, SPAN)),
         ({"traceparent": CALLER, "is_later": True}, 0.0,
-         Trace(OWN, True, link=SpanName(TRACE, SPAN))),
+         Trace(None, True, link=SpanName(TRACE, SPAN))),
         ({"undo_of": RUN, "is_later": True}, 1.0,
-         Trace(OWN, True, link=SpanName(OWN, run_span(RUN)))),
+         Trace(None, True, link=SpanName(OWN, run_span(RUN)))),
         ({"undo_of": RUN, "traceparent": CALLER, "is_later": True}, 0.0,
-         Trace(OWN, True, link=SpanName(TRACE, run_span(RUN)))),
-        ({"traceparent": "00-0-0-01"}, 1.0, Trace(OWN, True)),
+         Trace(None, True, link=SpanName(TRACE, run_span(RUN)))),
+        ({"traceparent": "00-0-0-01"}, 1.0, Trace(None, True)),
     ],
 )  # fmt: skip
 def test_a_run_belongs_to_its_caller_if_it_began_with_its_start(told, ratio, expected) -> None:
@@ -79,17 +80,19 @@ def test_the_ratio_counts_the_low_bytes_of_the_id() -> None:
 
 def test_of_a_map_that_completes_only_some_attempts_have_spans() -> None:
     trace = Trace(TRACE, True)
+    times = {"began_at": 1.0, "ended_at": 2.0}
     reports = [
-        TaskReport(task(nr)._replace(task_index=nr, trace=trace), Outcome.COMPLETED, began_at=1.0)
+        TaskReport(task(nr)._replace(task_index=nr, trace=trace), Outcome.COMPLETED, **times)
         for nr in range(5)
     ]
-    answered = [(each, Verdict.COMPLETED) for each in reports]
-    answered[4] = (replace(reports[4], outcome=Outcome.FAILED), Verdict.QUEUED)
+    reports[4] = replace(reports[4], outcome=Outcome.FAILED)
     unsampled = TaskReport(task(9)._replace(trace=Trace(TRACE, False)), Outcome.COMPLETED)
+    verdicts = [Verdict.COMPLETED] * 4 + [Verdict.QUEUED, Verdict.COMPLETED]
+    ended = SendSpans((*reports, unsampled), tuple(map(ReportAnswer, verdicts)), ())
 
-    found = spans.ended_attempts([*answered, (unsampled, Verdict.COMPLETED)], map_spans=2)
+    found = spans.portion_of([ended], 1000.0, {}, str, map_spans=2)
 
-    assert [each.report.task.task_index for each in found] == [0, 1, 4]
+    assert [row[2] for row in found.attempts] == [0, 1, 4]
     told = [spans.trace_for_runner(each.task, 2) for each in (*reports[1:3], unsampled)]
     assert [each and each.has_span for each in told] == [True, False, False], (
         "no orphans of handlers"
@@ -139,7 +142,7 @@ def test_spans_have_their_parents_times_and_no_secrets() -> None:
 
 def test_a_step_lasts_as_long_as_its_attempts() -> None:
     """It may have ended in a transaction that the handler began."""
-    own = task(7)._replace(run_id=RUN, trace=Trace(OWN, True))
+    own = task(7)._replace(run_id=RUN, trace=Trace(None, True))
     report = TaskReport(own, Outcome.COMPLETED, b"1", cpu_s=0.5, peak_kb=300)
     report.began_at, report.ended_at = 10.0, 12.5
     changes = [RunChange(RUN, own.step, StepStatus.COMPLETED, 0.5, None, 1011.0)]
@@ -159,9 +162,10 @@ def test_a_portion_that_is_too_large_is_sent_as_several() -> None:
     reports = [TaskReport(each, Outcome.FAILED, error_message="x" * 1000) for each in tasks]
     for each in reports:
         each.began_at = each.ended_at = 1.0
-    attempts = [spans.EndedAttempt(each, Verdict.FAILED) for each in reports]
-    parts = [EndedParts("a", "completed", None, 1009.0, " ".join(f"{run} 1001" for run in runs))]
-    whole = spans.portion_of(attempts, parts, spans.traces_of(reports), 1000.0, {}, str)
+    answers = (ReportAnswer(Verdict.FAILED),) * len(reports)
+    parts = EndedParts("a", "completed", None, 1009.0, " ".join(f"{run} 1001" for run in runs))
+    ended = [SendSpans(tuple(reports), answers, (parts,))]
+    whole = spans.portion_of(ended, 1000.0, {}, str, map_spans=100)
 
     pieces, found = [whole], []
     while pieces:
@@ -170,7 +174,7 @@ def test_a_portion_that_is_too_large_is_sent_as_several() -> None:
         pieces += [half for half in halves or () if half.spans > 1]
 
     assert whole.spans == len(found) == 18
-    both = [sorted(each() for each in spans_in(told(some))) for some in ([whole], found)]
+    both = [sorted(read(told(some)), key=str) for some in ([whole], found)]
     assert both[0] == both[1]
 
 
@@ -187,14 +191,21 @@ def sent(
     report: TaskReport, changes: list[RunChange], verdict: Verdict = Verdict.QUEUED
 ) -> list[Span]:
     """The spans of an attempt and of what it has ended, as a collector reads them."""
-    ended, parts = [spans.EndedAttempt(report, verdict)], spans.parts_of(changes)
-    deps, traces = {report.task.step: ["before"]}, spans.traces_of([report])
+    deps = {report.task.step: ["before"]}
+    ended = SendSpans((report,), (ReportAnswer(verdict),), spans.parts_of(changes))
 
     def hide(text: str) -> str:
         return text.replace("hunter2", "***")
 
-    portion = spans.portion_of(ended, parts, traces, 1000.0, deps, hide)
-    return [Span.FromString(each()) for each in spans_in(told([portion]))]
+    return read(told([spans.portion_of([ended], 1000.0, deps, hide, map_spans=100)]))
+
+
+def read(document: dict[str, Any]) -> list[Span]:
+    """The spans of a portion, as a collector reads them."""
+    encoded = encode_portion(document)
+    found = list(ScopeSpans.FromString(encoded.data).spans)
+    assert (len(found), encoded.errors) == (encoded.number, [])
+    return found
 
 
 def times(span: Span) -> tuple[int, int]:

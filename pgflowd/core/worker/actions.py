@@ -13,10 +13,8 @@ from typing import Any
 
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.traces import Trace
 from pgflowd.core.worker.doorbell import DoorbellCall
-from pgflowd.core.worker.events import EndedParts
-from pgflowd.core.worker.spans import EndedAttempt
+from pgflowd.core.worker.events import EndedParts, ReportAnswer
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -222,11 +220,11 @@ class WriteLog(WorkerAction):
 
 @dataclass(slots=True)
 class SendSpans(WorkerAction):
-    """Send the spans of what has ended to the exporter."""
+    """Send the spans of what these reports have ended to the exporter."""
 
-    attempts: tuple[EndedAttempt, ...]
+    reports: tuple[TaskReport, ...]
+    answers: tuple[ReportAnswer, ...]
     parts: tuple[EndedParts, ...]
-    traces: Mapping[str, Trace]  # of runs, as `core.worker.spans.traces_of`
 
 
 @dataclass(slots=True)

@@ -241,16 +241,8 @@ def _send_spans(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
 ) -> None:
     """Write the spans of what these reports have ended, once the database has them."""
-    answered = zip(sent, event.answers, strict=True)
-    timed = [
-        (report, answer.verdict)
-        for report, answer in answered
-        if report.began_at is not None and answer.verdict is not Verdict.ERROR
-    ]
-    attempts = spans.ended_attempts(timed, transition.state.options.map_spans) if timed else ()
-    if attempts or event.ended:
-        traces = spans.traces_of(report for report, _ in timed)
-        transition.do(SendSpans(attempts, event.ended, traces))
+    if sent and spans.are_on(sent[0].task):
+        transition.do(SendSpans(sent, event.answers, event.ended))
 
 
 def _count(

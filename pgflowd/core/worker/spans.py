@@ -1,7 +1,7 @@
 """
 The spans that a worker writes: of its attempts, and of steps and runs that its reports have ended.
 
-A worker does little for them, since it is busy where there are many: what its reports of one turn
+A worker does little for them, since it is busy where there are many: what its reports of some turns
 have ended is one `Portion`, of which the exporter makes spans (`core.span_bytes`). What was
 printed, inputs and outputs are in no portion.
 """
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
-from pgflowd.core.traces import SpanName, TaskTrace, Trace, attempt_span
+from pgflowd.core.traces import SpanName, TaskTrace, Trace, attempt_span, own_trace
+from pgflowd.core.worker.actions import SendSpans
 from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -23,21 +24,14 @@ _BEGUN = (RunStatus.STARTED, StepStatus.STARTED)
 Row = tuple[Any, ...]
 
 
-class EndedAttempt(NamedTuple):
-    """An attempt that was reported, of a run whose spans are written."""
-
-    report: TaskReport
-    verdict: Verdict
-
-
 class Portion(NamedTuple):
-    """What ended in one turn. A row of an attempt has its run, step, index, token and number, then
+    """What has ended. A row of an attempt has its run, step, index, token and number, then
     outcome, verdict, begin and end in nanoseconds, wait, CPU, memory and pid, and what few have:
     other attributes and the error. One of parts is an `EndedParts` with the steps before it."""
 
     attempts: Sequence[Row]
     parts: Sequence[Row]
-    traces: Mapping[str, Row]  # of runs whose trace is not their own: its id, parent, state, link
+    traces: Mapping[str, Row]  # of runs that their callers started: id, parent, state, link
 
     @property
     def spans(self) -> int:
@@ -71,6 +65,11 @@ def _count(parts: Row) -> int:
     return (str(parts[-2]).count(" ") + 1) // 2
 
 
+def are_on(task: Task) -> bool:
+    """Whether there are traces."""
+    return task.trace is not None
+
+
 def is_traced(task: Task) -> bool:
     return task.trace is not None and task.trace.is_sampled
 
@@ -80,7 +79,8 @@ def name_of(task: Task) -> SpanName | None:
     trace = task.trace
     if trace is None or not trace.is_sampled:
         return None
-    return SpanName(trace.trace_id, attempt_span(*task.key, task.token))
+    trace_id = trace.trace_id or own_trace(task.run_id)
+    return SpanName(trace_id, attempt_span(*task.key, task.token))
 
 
 def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
@@ -91,20 +91,6 @@ def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
         return None
     has_span = trace.is_sampled and task.task_index < map_spans
     return TaskTrace(trace.trace_id, trace.state, trace.is_sampled, has_span)
-
-
-def ended_attempts(
-    reports: Iterable[tuple[TaskReport, Verdict]], map_spans: int
-) -> tuple[EndedAttempt, ...]:
-    """Those of which a span is written: of the elements of a map that complete only some."""
-    return tuple(
-        [
-            EndedAttempt(report, verdict)
-            for report, verdict in reports
-            if report.began_at is not None
-            and (report.task.task_index < map_spans or verdict is not Verdict.COMPLETED)
-        ]
-    )
 
 
 def runs_of_interest(reports: Iterable[TaskReport]) -> tuple[str, ...]:
@@ -134,41 +120,42 @@ def parts_of(changes: Iterable[RunChange]) -> tuple[EndedParts, ...]:
     )
 
 
-def traces_of(reports: Iterable[TaskReport]) -> Mapping[str, Trace]:
-    """The traces of runs that have not one of their own, without a parent or a link."""
-    found = {}
-    for each in reports:
-        trace = each.task.trace
-        if trace is not None and (trace.parent is not None or trace.link is not None):
-            found[each.task.run_id] = trace
-    return found
-
-
 def portion_of(
-    attempts: Sequence[EndedAttempt],
-    parts: Iterable[EndedParts],
-    traces: Mapping[str, Trace],
+    ended: Iterable[SendSpans],
     since: float,
     deps: Mapping[str, Sequence[str]],
     hide: Callable[[str], str],
+    map_spans: int,
 ) -> Portion:
-    """What the exporter is told; `since`: when the worker's clock was 0."""
-    last = since + max([each.report.ended_at or 0.0 for each in attempts], default=-since)
-    rows = []
-    for each in parts:
-        error = each.error and hide(each.error[:MAX_TEXT_CHARS])
-        row = each._replace(error=error)
-        of_parts = [row] if last <= each.ended_at else _not_before(row, attempts, since)
-        rows += [(*some, deps.get(each.step, ()) if each.step else ()) for some in of_parts]
-    of_others = {run: (t.trace_id, t.parent, t.state, t.link) for run, t in traces.items()}
-    return Portion([_row(each, since, hide) for each in attempts], rows, of_others)
+    """What the exporter is told; `since`: when the worker's clock was 0. Of the elements of a map
+    that complete only some have a span."""
+    attempts: list[Row] = []
+    parts: list[Row] = []
+    traces: dict[str, Row] = {}
+    for each in ended:
+        last = 0.0
+        for report, answer in zip(each.reports, each.answers, strict=True):
+            trace, verdict = report.task.trace, answer.verdict
+            if trace is None or report.began_at is None or verdict is Verdict.ERROR:
+                continue
+            if trace.parent is not None or trace.link is not None:
+                traces[report.task.run_id] = trace.trace_id, trace.parent, trace.state, trace.link
+            if report.task.task_index < map_spans or verdict is not Verdict.COMPLETED:
+                attempts.append(_row(report, trace, verdict, since, hide))
+                last = max(last, report.ended_at or 0.0)
+        for part in each.parts:
+            error = part.error and hide(part.error[:MAX_TEXT_CHARS])
+            row = part._replace(error=error)
+            rows = [row] if since + last <= part.ended_at else _not_before(row, each, since)
+            parts += [(*some, deps.get(part.step, ()) if part.step else ()) for some in rows]
+    return Portion(attempts, parts, traces)
 
 
-def _row(ended: EndedAttempt, since: float, hide: Callable[[str], str]) -> Row:
-    report, verdict = ended
-    task = report.task
-    trace, began_at, ended_at = task.trace, report.began_at, report.ended_at
-    assert trace is not None and began_at is not None and ended_at is not None
+def _row(
+    report: TaskReport, trace: Trace, verdict: Verdict, since: float, hide: Callable[[str], str]
+) -> Row:
+    task, began_at, ended_at = report.task, report.began_at, report.ended_at
+    assert began_at is not None and ended_at is not None
     more: dict[str, Any] | None = None
     error = None
     if trace.previous is not None or report.outcome is not Outcome.COMPLETED:
@@ -198,13 +185,11 @@ def _row(ended: EndedAttempt, since: float, hide: Callable[[str], str]) -> Row:
     )
 
 
-def _not_before(
-    parts: EndedParts, attempts: Sequence[EndedAttempt], since: float
-) -> list[EndedParts]:
+def _not_before(parts: EndedParts, ended: SendSpans, since: float) -> list[EndedParts]:
     """Let parts end with the last of these attempts in them. Who completes a task in a transaction
     of its own has its step end with that transaction's begin, before the attempt."""
     last: dict[str, float] = {}
-    for report, _ in attempts:
+    for report in ended.reports:
         if parts.step in (None, report.task.step) and report.ended_at is not None:
             last[report.task.run_id] = max(last.get(report.task.run_id, 0.0), report.ended_at)
     words, at = parts.runs.split(" "), parts.ended_at

@@ -91,7 +91,6 @@ class WorkerOptions:
     has_conditions: bool = False  # so steps and runs may end without any failure
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
     keeps_all_output: bool = False  # of tasks that complete, too
-    map_spans: int = 0  # of the elements of a map that complete, so many get a span
     is_debug: bool = False  # each completed task, step and run has a log record, too
 
 

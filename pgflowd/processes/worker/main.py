@@ -79,7 +79,8 @@ HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
 MAX_CHARS = 1000  # about a bug of ours
-SPANS_S = 0.001  # from a turn to the spans of what it has ended
+SPANS_S = 0.05  # from a turn to the spans of what it has ended
+MOST_ENDED = 256  # attempts, whose spans are sent at once: a datagram holds twice as many
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -302,19 +303,22 @@ class _Worker:
         self._database.fetch(action, task, self._runners.answer)
 
     def _send_spans(self, action: actions.SendSpans) -> None:
-        """Send them in a moment, so that the next turn and tasks for runners come first."""
+        """Send them in a moment, with those of other turns: the exporter is woken up seldom, and
+        the next turn and tasks for runners come first."""
         if not self._ended:
             self._loop.call_later(SPANS_S, self._send_ended)
         self._ended.append(action)
+        if sum([len(each.reports) for each in self._ended]) >= MOST_ENDED:
+            self._loop.call_soon(self._send_ended)
 
     def _send_ended(self) -> None:
         """A repeated report has the same spans; who reads them takes one."""
-        since, deps = time.time() - time.monotonic(), self._session.deps
-        hide = self._log.without_secrets
-        for each in self._ended:
-            portion = portion_of(each.attempts, each.parts, each.traces, since, deps, hide)
+        ended, self._ended = self._ended, []
+        since, hide = time.time() - time.monotonic(), self._log.without_secrets
+        map_spans = self._settings.telemetry.map_spans
+        portion = portion_of(ended, since, self._session.deps, hide, map_spans)
+        if portion.attempts or portion.parts:
             self._spans.send_portion(self._served.slug, portion)
-        self._ended.clear()
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
         options = self._state.options

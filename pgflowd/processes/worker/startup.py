@@ -376,6 +376,5 @@ class RegistrationSession:
             has_conditions=self._loaded.has_conditions,
             may_log_payloads=self._settings.logging.payloads,
             keeps_all_output=worker.keep_output == "all",
-            map_spans=self._settings.telemetry.map_spans,
             is_debug=self._settings.logging.level == "debug",
         )
