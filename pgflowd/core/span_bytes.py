@@ -54,13 +54,14 @@ def encode_portion(portion: Mapping[str, Any]) -> EncodedSpans:
         common = _of_parts(flow, step, status, reason)
         for run_id, began_at in zip(words[::2], words[1::2], strict=True):
             try:
-                times = _BEGIN, int(float(began_at) * _NS), _END, ended_ns
+                began_ns = int(float(began_at) * _NS)
                 if step is None:
-                    span = _run(common, of_runs[run_id], times)
+                    span = _run(common, of_runs[run_id], began_ns, ended_ns)
                 else:
-                    span = _step(common, of_runs[run_id], times, ids, f"{run_id}/{step}")
+                    of_run, name = of_runs[run_id], f"{run_id}/{step}"
+                    span = _step(common, of_run, ids[name], began_ns, ended_ns)
                     for dep in deps:
-                        span += _link(of_runs[run_id].trace, ids[f"{run_id}/{dep}"])
+                        span += _link(of_run[2], ids[f"{run_id}/{dep}"])
                 fields += head(_SPAN, len(span)), span
             except Exception as error:
                 errors.append(error)
@@ -70,17 +71,18 @@ def encode_portion(portion: Mapping[str, Any]) -> EncodedSpans:
 def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> bytes:
     (run_id, step, index, token, attempt, outcome, verdict,
      began_ns, ended_ns, wait_s, cpu_s, peak_kb, pid, more) = row  # fmt: skip
-    of_step = f"{run_id}/{step}"
-    own = id_of(f"{of_step}/{index}/{token}")
-    found = of_runs[run_id].common
-    found += _pack_below(_ID, own, _PARENT, ids[of_step], _BEGIN, began_ns, _END, ended_ns)
-    found += _of_attempts(flow, step, index, attempt, outcome, verdict, pid)
-    if wait_s is not None:
-        found += _WAIT + _pack_double(wait_s)
-    if cpu_s is not None:
-        found += _CPU + _pack_double(cpu_s)
-    if peak_kb is not None:
-        found += _attribute("pgflow.peak_kb", peak_kb)
+    name = f"{run_id}/{step}"
+    own = id_of(f"{name}/{index}/{token}")
+    found = b"".join(
+        (
+            of_runs[run_id][0],
+            _pack_below(_ID, own, _PARENT, ids[name], _BEGIN, began_ns, _END, ended_ns),
+            _of_attempts(flow, step, index, attempt, outcome, verdict, pid),
+            b"" if wait_s is None else _WAIT + _pack_double(wait_s),
+            b"" if cpu_s is None else _CPU + _pack_double(cpu_s),
+            b"" if peak_kb is None else _attribute("pgflow.peak_kb", peak_kb),
+        )
+    )
     if more is not None:
         known, error = more
         found += _attributes(known)
@@ -89,15 +91,14 @@ def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> byte
     return found
 
 
-def _step(common: bytes, run: _OfRun, times: _Times, ids: _Ids, name: str) -> bytes:
-    return run.common + _pack_below(_ID, ids[name], _PARENT, run.id, *times) + common
+def _step(common: bytes, of_run: _OfRun, own: bytes, began_ns: int, ended_ns: int) -> bytes:
+    times = _pack_below(_ID, own, _PARENT, of_run[1], _BEGIN, began_ns, _END, ended_ns)
+    return of_run[0] + times + common
 
 
-def _run(common: bytes, run: _OfRun, times: _Times) -> bytes:
-    return run.common + _pack_top(_ID, run.id, *times) + common + run.above
-
-
-_Times = tuple[bytes, int, bytes, int]
+def _run(common: bytes, of_run: _OfRun, began_ns: int, ended_ns: int) -> bytes:
+    of_runs, own, _, above = of_run
+    return of_runs + _pack_top(_ID, own, _BEGIN, began_ns, _END, ended_ns) + common + above
 
 
 # what many spans have in common
@@ -139,40 +140,34 @@ class _Ids(dict[str, bytes]):
         return found
 
 
-class _OfRun(NamedTuple):
-    """What the spans of a run have in common."""
-
-    common: bytes  # the trace, and which run it is
-    id: bytes  # of the run's own span
-    trace: bytes
-    above: bytes  # what is above the run's own span
+# of a run: the trace, and which run it is; the id of its own span; that of the trace; what is
+# above its own span
+_OfRun = tuple[bytes, bytes, bytes, bytes]
 
 
 class _OfRuns(dict[str, _OfRun]):
-    """The same by the id of a run."""
+    """What the spans of a run have in common."""
 
     def __init__(self, traces: Mapping[str, Sequence[Any]]) -> None:
         self._traces = traces  # of those that do not have their own
 
     def __missing__(self, run_id: str) -> _OfRun:
-        known, above = run_id.encode(), b""
+        trace_id, parent, state, link = self._traces.get(run_id, _OWN)
+        known, trace = run_id.encode(), _id(trace_id or own_trace(run_id), 16)
         if len(known) != _RUN_CHARS:
             raise ValueError(f"{run_id[:50]!r} is no id of a run")
-        if run_id not in self._traces:
-            trace = _id(own_trace(run_id), 16)
-            common = _TRACE + trace + _RUN + known
-        else:
-            trace_id, parent, state, link = self._traces[run_id]
-            trace = _id(trace_id or own_trace(run_id), 16)
-            common = _TRACE + trace + _RUN + known
-            if state:
-                common += field(3, _utf8(state))
-            if parent is not None:
-                above = _PARENT + _id(parent, 8)
-            if link is not None:
-                above += _link(_id(link[0], 16), _id(link[1], 8))
-        found = self[run_id] = _OfRun(common, id_of(run_id), trace, above)
+        common, above = _TRACE + trace + _RUN + known, b""
+        if state:
+            common += field(3, _utf8(state))
+        if parent is not None:
+            above = _PARENT + _id(parent, 8)
+        if link is not None:
+            above += _link(_id(link[0], 16), _id(link[1], 8))
+        found = self[run_id] = common, id_of(run_id), trace, above
         return found
+
+
+_OWN = (None, None, None, None)
 
 
 def _id(digits: str, size: int) -> bytes:

@@ -61,13 +61,16 @@ class TaskTrace(NamedTuple):
         return CallerTrace(write_traceparent(trace_id, span_id, self.has_span), self.state)
 
 
-_ORDINARY, _UNSAMPLED = Trace(None, True), Trace(None, False)
+ORDINARY_TASK = TaskTrace(None, None, True, True)
+
+
+ORDINARY, _UNSAMPLED = Trace(None, True), Trace(None, False)
 
 
 def trace_of(run_id: str, told: Mapping[str, Any] | None, ratio: float) -> Trace:
     """The trace of a run: `told` is what the claim knows of its start (pgflowd._trace_of)."""
     if told is None:  # nearly all
-        return _ORDINARY if is_in_ratio(run_id, ratio) else _UNSAMPLED
+        return ORDINARY if is_in_ratio(run_id, ratio) else _UNSAMPLED
     caller = read_traceparent(told.get("traceparent"))
     previous, undone = told.get("previous"), told.get("undo_of")
     if undone is not None:  # the link leads to the run that is undone

@@ -235,6 +235,7 @@ _PROGRESS = "select token from pgflowd.progress(%s, %s::bigint[], %b::text[]::js
 _KEEP_LAST = "select pgflowd.keep_last(%s, %s::bigint[], %b::text[], %b::text[], %s::int[])"
 _RUN_CHANGES = """
 select run_id::text, step_slug, status, took_s, error, ended_at from pgflowd.news(%s::uuid[])
+ order by run_id, step_slug is null, status = 'started', step_slug
 """
 _ENDED_PARTS = """
 select step_slug, status, error, ended_at,

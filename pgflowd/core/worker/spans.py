@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
-from pgflowd.core.traces import SpanName, TaskTrace, Trace, attempt_span, own_trace
+from pgflowd.core.traces import ORDINARY, SpanName, TaskTrace, Trace, attempt_span, own_trace
 from pgflowd.core.worker.actions import SendSpans
 from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import Task, TaskReport
@@ -84,12 +84,12 @@ def name_of(task: Task) -> SpanName | None:
 
 
 def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
-    """What the handler is told; None while there are no traces. The handler of an element whose
-    attempt gets no span writes none either."""
-    trace = task.trace
-    if trace is None:
+    """What the runner is told, unless it is what each runner takes for granted. The handler of an
+    element whose attempt gets no span writes none either."""
+    trace, is_first = task.trace, task.task_index < map_spans
+    if trace is None or (trace is ORDINARY and is_first):
         return None
-    has_span = trace.is_sampled and task.task_index < map_spans
+    has_span = trace.is_sampled and is_first
     return TaskTrace(trace.trace_id, trace.state, trace.is_sampled, has_span)
 
 

@@ -95,6 +95,7 @@ class RunnerContext(StartingContext):
         connect: Callable[[str, str], tuple[Any, str]],
         max_bytes: int,
         caps: frozenset[str],
+        trace: TaskTrace | None,
     ) -> None:
         head = frame.head
         self.run_id: str = head["run"]
@@ -115,8 +116,7 @@ class RunnerContext(StartingContext):
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
         self._of_memos: MemoWork | None = None
-        trace = head.get("trace")  # if there are traces
-        self.trace = trace and TaskTrace(*trace)
+        self.trace = TaskTrace(*head["trace"]) if "trace" in head else trace
         self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
         self._untold = b""  # a progress that was not sent, since others were just before

@@ -23,6 +23,7 @@ import setproctitle
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
@@ -55,6 +56,8 @@ class RunnerProcess:
         caps: frozenset[str] = frozenset(),
         memory: mmap | None = None,
         sentry: str = "off",
+        *,
+        are_traced: bool = False,
     ) -> None:
         self._flow, self._start_of_title = flow, title
         self._socket = worker_socket
@@ -64,6 +67,7 @@ class RunnerProcess:
         self._log_forwarder = LogForwarder(worker_socket)
         self._sessions = Sessions()
         self._tracker = ErrorTracker(sentry)
+        self._trace = ORDINARY_TASK if are_traced else None  # of a task of which nothing is told
 
     def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
         """Execute tasks until the worker closes the socket."""
@@ -132,8 +136,8 @@ class RunnerProcess:
     def _context(self, steps: Mapping[str, StepSpec], frame: Frame) -> RunnerContext:
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
-        connect, max_bytes = self._sessions.open, self._max_output_bytes
-        return RunnerContext(self._flow, steps, frame, self._socket, connect, max_bytes, self._caps)
+        of_runner = self._sessions.open, self._max_output_bytes, self._caps, self._trace
+        return RunnerContext(self._flow, steps, frame, self._socket, *of_runner)
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""

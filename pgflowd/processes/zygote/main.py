@@ -220,6 +220,7 @@ def _live(
             options.caps,
             _map_memory(descriptors[3]) if options.is_shared else None,
             options.sentry,
+            are_traced=options.spans is not None,
         )
         runner.live(steps, is_debug=options.is_debug)
         os._exit(0)

@@ -9,6 +9,10 @@ import uuid
 import psycopg
 from support.leases import LeaseDatabase, Row, element
 
+NEWS = """
+select * from pgflowd.news(%s) order by run_id, step_slug is null, status = 'started', step_slug
+"""
+
 
 def report(db: LeaseDatabase, *elements: dict[str, object]) -> list[tuple[str | None, str]]:
     """Report in a transaction that then reads the run changes; return them without times."""
@@ -19,7 +23,7 @@ def report(db: LeaseDatabase, *elements: dict[str, object]) -> list[tuple[str | 
 
 
 def news(db: LeaseDatabase, *runs: uuid.UUID, conn: psycopg.Connection) -> list[Row]:
-    return db.rows("select * from pgflowd.news(%s)", list(dict.fromkeys(runs)), conn=conn)
+    return db.rows(NEWS, list(dict.fromkeys(runs)), conn=conn)
 
 
 def claim(db: LeaseDatabase, flow: str) -> list[Row]:

@@ -1,10 +1,8 @@
 -- news(run_ids): returns which of these runs, and which of their steps, were started, completed,
--- failed or skipped by this very transaction; `step_slug` is null for a run. Steps come before
--- their run, ended ones before started ones. `took_s` counts from the start to the end, `ended_at` in
--- seconds since 1970. A report
--- writes such a moment as _moment(), a foreign core as now(), or as the start of what ended if that
--- is later: two transactions that overlap may each return a step without tasks, which starts and
--- completes at once. Columns that some cores do not have are looked up in `missing` where the core's row has
+-- failed or skipped by this very transaction; `step_slug` is null for a run. `took_s` counts from the
+-- start to the end, `ended_at` in seconds since 1970. A report writes such a moment as _moment(), a
+-- foreign core as now(), or as the start of what ended if that is later: two transactions that overlap
+-- may each return a step without tasks, which starts and completes at once. Columns that some cores do not have are looked up in `missing` where the core's row has
 -- no such column; so they stand there without the name of a table.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
@@ -18,7 +16,7 @@ begin
     select new.run_id, new.step_slug, new.status,
            case when new.status <> 'started'
                 then date_part('epoch', new.at - new.started_at) end,
-           case when new.status in ('failed', 'skipped') then new.error end,
+           new.error,
            case when new.status <> 'started' then date_part('epoch', new.at) end
       from (values (null::text, null::text, null::timestamptz))
            as missing (error_message, skip_reason, skipped_at)
@@ -28,17 +26,17 @@ begin
                                 when 'failed' then state.failed_at
                                 when 'skipped' then skipped_at
                                 when 'started' then state.started_at end as at,
-              nullif(concat_ws(': ', skip_reason, nullif(error_message, '')), '') as error
+              case when state.status in ('failed', 'skipped')
+                   then nullif(concat_ws(': ', skip_reason, nullif(error_message, '')), '') end as error
          from pgflow.step_states as state where state.run_id = any (news.run_ids)
        union all
        select run.run_id, null, run.status, run.started_at, run.started_at,
               case run.status when 'completed' then run.completed_at
                               when 'failed' then run.failed_at end,
-              error_message
+              case when run.status = 'failed' then error_message end
          from pgflow.runs as run where run.run_id = any (news.run_ids)) as new
      where new.at in (now(), moment)
         or new.at > moment
            and new.at = case when new.status in ('started', 'skipped') then new.created_at
-                             else new.started_at end
-     order by new.run_id, new.step_slug is null, new.status = 'started', new.step_slug;
+                             else new.started_at end;
 end $$;
