@@ -54,14 +54,17 @@ def encode_portion(portion: Mapping[str, Any]) -> EncodedSpans:
         common = _of_parts(flow, step, status, reason)
         for run_id, began_at in zip(words[::2], words[1::2], strict=True):
             try:
+                of_run, run, trace, above = of_runs[run_id]
                 began_ns = int(float(began_at) * _NS)
                 if step is None:
-                    span = _run(common, of_runs[run_id], began_ns, ended_ns)
+                    times = _pack_top(_ID, run, _BEGIN, began_ns, _END, ended_ns)
+                    span = of_run + times + common + above
                 else:
-                    of_run, name = of_runs[run_id], f"{run_id}/{step}"
-                    span = _step(common, of_run, ids[name], began_ns, ended_ns)
+                    own = ids[f"{run_id}/{step}"]
+                    times = _pack_below(_ID, own, _PARENT, run, _BEGIN, began_ns, _END, ended_ns)
+                    span = of_run + times + common
                     for dep in deps:
-                        span += _link(of_run[2], ids[f"{run_id}/{dep}"])
+                        span += _link(trace, ids[f"{run_id}/{dep}"])
                 fields += head(_SPAN, len(span)), span
             except Exception as error:
                 errors.append(error)
@@ -89,16 +92,6 @@ def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> byte
         if error is not None:
             found += _status(error)
     return found
-
-
-def _step(common: bytes, of_run: _OfRun, own: bytes, began_ns: int, ended_ns: int) -> bytes:
-    times = _pack_below(_ID, own, _PARENT, of_run[1], _BEGIN, began_ns, _END, ended_ns)
-    return of_run[0] + times + common
-
-
-def _run(common: bytes, of_run: _OfRun, began_ns: int, ended_ns: int) -> bytes:
-    of_runs, own, _, above = of_run
-    return of_runs + _pack_top(_ID, own, _BEGIN, began_ns, _END, ended_ns) + common + above
 
 
 # what many spans have in common
@@ -153,10 +146,10 @@ class _OfRuns(dict[str, _OfRun]):
 
     def __missing__(self, run_id: str) -> _OfRun:
         trace_id, parent, state, link = self._traces.get(run_id, _OWN)
-        known, trace = run_id.encode(), _id(trace_id or own_trace(run_id), 16)
-        if len(known) != _RUN_CHARS:
-            raise ValueError(f"{run_id[:50]!r} is no id of a run")
-        common, above = _TRACE + trace + _RUN + known, b""
+        trace = bytes.fromhex(trace_id or own_trace(run_id))
+        common, above = _TRACE + trace + _RUN + run_id.encode(), b""
+        if len(common) != _OF_RUN_BYTES:
+            raise ValueError(f"{run_id[:50]!r} is no id of a run, or its trace's is none")
         if state:
             common += field(3, _utf8(state))
         if parent is not None:
@@ -240,4 +233,5 @@ def _varint(number: int) -> bytes:
 
 
 _RUN = _opening("pgflow.run_id", _RUN_CHARS, bytes([0x0A, _RUN_CHARS]))
+_OF_RUN_BYTES = len(_TRACE) + 16 + len(_RUN) + _RUN_CHARS
 _WAIT, _CPU = (_opening(key, 8, b"\x21") for key in ("pgflow.wait_s", "pgflow.cpu_s"))

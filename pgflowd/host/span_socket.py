@@ -25,7 +25,7 @@ MAX_BYTES = 128 * 1024  # of a datagram, unless one span alone is larger; the ke
 BUFFER_BYTES = 1 << 20  # of what the exporter has yet to read; the kernel may give less
 _MOST_LOST = 1 << 40  # more than any sender can lose; the number is added to a counter
 
-_dumps = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
 
 
 def socket_path(control: str) -> Path:
