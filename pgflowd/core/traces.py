@@ -61,10 +61,9 @@ class TaskTrace(NamedTuple):
         return CallerTrace(write_traceparent(trace_id, span_id, self.has_span), self.state)
 
 
-ORDINARY_TASK = TaskTrace(None, None, True, True)
-
-
-ORDINARY, _UNSAMPLED = Trace(None, True), Trace(None, False)
+# of nearly all runs, and what each runner takes for granted then
+ORDINARY, ORDINARY_TASK = Trace(None, True), TaskTrace(None, None, True, True)
+_UNSAMPLED = Trace(None, False)
 
 
 def trace_of(run_id: str, told: Mapping[str, Any] | None, ratio: float) -> Trace:

@@ -25,13 +25,13 @@ Row = tuple[Any, ...]
 
 
 class Portion(NamedTuple):
-    """What has ended. A row of an attempt has its run, step, index, token and number, then
-    outcome, verdict, begin and end in nanoseconds, wait, CPU, memory and pid, and what few have:
-    other attributes and the error. One of parts is an `EndedParts` with the steps before it."""
+    """What has ended. A row of an attempt has its run, step, index, token and number, then outcome,
+    verdict, begin and end in nanoseconds, wait, CPU, memory and pid, and what few have: other
+    attributes and the error. One of parts is an `EndedParts` with the steps before it."""
 
     attempts: Sequence[Row]
     parts: Sequence[Row]
-    traces: Mapping[str, Row]  # of runs that their callers started: id, parent, state, link
+    traces: Mapping[str, Row]  # of runs whose callers have one: id, parent, state, link
 
     @property
     def spans(self) -> int:

@@ -200,6 +200,7 @@ class _Worker:
         self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
         self._spans = SpanSender(socket_path(control_path(settings)))
         self._ended: list[actions.SendSpans] = []  # whose spans are to be sent
+        self._spans_due: asyncio.TimerHandle | None = None  # when
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -303,17 +304,17 @@ class _Worker:
         self._database.fetch(action, task, self._runners.answer)
 
     def _send_spans(self, action: actions.SendSpans) -> None:
-        """Send them in a moment, with those of other turns: the exporter is woken up seldom, and
-        the next turn and tasks for runners come first."""
-        if not self._ended:
-            self._loop.call_later(SPANS_S, self._send_ended)
+        """Send them with those of other turns: so the exporter is seldom woken up."""
         self._ended.append(action)
-        if sum([len(each.reports) for each in self._ended]) >= MOST_ENDED:
-            self._loop.call_soon(self._send_ended)
+        if self._spans_due is None:
+            self._spans_due = self._loop.call_later(SPANS_S, self._send_ended)
+        elif sum([len(each.reports) for each in self._ended]) >= MOST_ENDED:
+            self._spans_due.cancel()
+            self._spans_due = self._loop.call_later(0, self._send_ended)
 
     def _send_ended(self) -> None:
         """A repeated report has the same spans; who reads them takes one."""
-        ended, self._ended = self._ended, []
+        ended, self._ended, self._spans_due = self._ended, [], None
         since, hide = time.time() - time.monotonic(), self._log.without_secrets
         map_spans = self._settings.telemetry.map_spans
         portion = portion_of(ended, since, self._session.deps, hide, map_spans)
