@@ -211,10 +211,9 @@ def _live(
             loaded = _load(options)
             version = options.version
             steps = steps_of_version(loaded.spec, *version) if version else loaded.steps
-        slug = options.served.slug
         runner = RunnerProcess(
-            slug,
-            f"{options.name}: runner {slug}",
+            options.served.slug,
+            f"{options.name}: runner {options.served.slug}",
             WorkerSocket(runner_socket),
             options.max_output_bytes,
             options.caps,
