@@ -2,8 +2,8 @@
 Spans of attempts, steps and runs in the bytes of OTLP, from what `core.worker.spans` tells of them.
 
 Such a span is a message of Protocol Buffers: fields in any order, each with its tag. What many
-have in common is encoded once. Whoever is our user may send anything: what is no span raises an
-Exception of some kind. Pure.
+have in common is encoded once. Whoever is our user may send anything: what is no span is counted.
+Pure.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _pack_top = Struct("<2s8scQcQ").pack  # the id of a span, its begin and its end
 _pack_below = Struct("<2s8s2s8scQcQ").pack  # the same with the span above it
 _pack_double = Struct("<d").pack
 _NS = 1e9
+MAX_BYTES = 4_000_000  # of the spans of a portion; the largest of a worker's has a tenth
 _UINT64 = (1 << 64) - 1
 
 
@@ -35,40 +36,72 @@ class EncodedSpans(NamedTuple):
 
     data: bytes
     number: int
-    errors: Sequence[Exception] = ()  # of each that is no span
+    wrong: int = 0  # the number of what came as a span, and is none
+    why: str = ""  # the first is none
+
+
+class _Spans:
+    """The spans of a portion, as they are made."""
+
+    def __init__(self) -> None:
+        self.fields: list[bytes] = []
+        self.wrong, self.why = 0, ""
+        self._room = MAX_BYTES
+
+    def add(self, span: bytes) -> None:
+        self.fields += head(_SPAN, len(span)), span
+        self._room -= len(span)
+        if self._room < 0:
+            raise TooMuch(f"what came at once has spans of more than {MAX_BYTES} bytes")
+
+    def refuse(self, error: Exception) -> None:
+        if isinstance(error, TooMuch):
+            raise error
+        self.wrong += 1
+        self.why = self.why or f"{type(error).__name__}: {error}"
+
+
+class TooMuch(ValueError):
+    """A portion with larger spans than any worker tells."""
 
 
 def encode_portion(portion: Mapping[str, Any]) -> EncodedSpans:
-    """The spans of a portion."""
-    flow, of_runs, ids = portion["flow"], _OfRuns(portion["traces"]), _Ids()
-    fields: list[bytes] = []
-    errors: list[Exception] = []
+    """The spans of a portion. Raises for what is none."""
+    flow, of_runs, ids, spans = portion["flow"], _OfRuns(portion["traces"]), _Ids(), _Spans()
     for row in portion["attempts"]:
         try:
-            span = _attempt(flow, of_runs, ids, row)
-            fields += head(_SPAN, len(span)), span
+            spans.add(_attempt(flow, of_runs, ids, row))
         except Exception as error:
-            errors.append(error)
-    for step, status, reason, ended_at, runs, deps in portion["parts"]:
-        words, ended_ns = runs.split(" "), int(ended_at * _NS)
-        common = _of_parts(flow, step, status, reason)
-        for run_id, began_at in zip(words[::2], words[1::2], strict=True):
-            try:
-                of_run, run, trace, above = of_runs[run_id]
-                began_ns = int(float(began_at) * _NS)
-                if step is None:
-                    times = _pack_top(_ID, run, _BEGIN, began_ns, _END, ended_ns)
-                    span = of_run + times + common + above
-                else:
-                    own = ids[f"{run_id}/{step}"]
-                    times = _pack_below(_ID, own, _PARENT, run, _BEGIN, began_ns, _END, ended_ns)
-                    span = of_run + times + common
-                    for dep in deps:
-                        span += _link(trace, ids[f"{run_id}/{dep}"])
-                fields += head(_SPAN, len(span)), span
-            except Exception as error:
-                errors.append(error)
-    return EncodedSpans(b"".join(fields), len(fields) // 2, errors)
+            spans.refuse(error)
+    for row in portion["parts"]:
+        try:
+            _add_parts(spans, flow, of_runs, ids, row)
+        except Exception as error:
+            spans.refuse(error)
+    return EncodedSpans(b"".join(spans.fields), len(spans.fields) // 2, spans.wrong, spans.why)
+
+
+def _add_parts(spans: _Spans, flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> None:
+    step, status, reason, ended_at, runs, deps = row
+    words, ended_ns = runs.split(" "), int(ended_at * _NS)
+    common = _of_parts(flow, step, status, reason)
+    for run_id, began_at in zip(words[::2], words[1::2], strict=True):
+        try:
+            of_run, run, trace, above = of_runs[run_id]
+            began_ns = int(float(began_at) * _NS)
+            if step is None:
+                times = _pack_top(_ID, run, _BEGIN, began_ns, _END, ended_ns)
+                spans.add(of_run + times + common + above)
+            else:
+                own = ids[f"{run_id}/{step}"]
+                times = _pack_below(_ID, own, _PARENT, run, _BEGIN, began_ns, _END, ended_ns)
+                span = of_run + times + common
+                if deps:
+                    links = [_link(trace, ids[f"{run_id}/{dep}"]) for dep in deps]
+                    span += b"".join(links)
+                spans.add(span)
+        except Exception as error:
+            spans.refuse(error)
 
 
 def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> bytes:
@@ -97,7 +130,7 @@ def _attempt(flow: str, of_runs: _OfRuns, ids: _Ids, row: Sequence[Any]) -> byte
 # what many spans have in common
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _of_attempts(
     flow: str, step: str, index: int, attempt: int, outcome: str, verdict: str, pid: int | None
 ) -> bytes:
@@ -133,8 +166,8 @@ class _Ids(dict[str, bytes]):
         return found
 
 
-# of a run: the trace, and which run it is; the id of its own span; that of the trace; what is
-# above its own span
+# of a run, in bytes: the fields that all its spans have; the id of its own span, and that of its
+# trace; the fields by which its own span belongs to its caller's
 _OfRun = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -146,10 +179,10 @@ class _OfRuns(dict[str, _OfRun]):
 
     def __missing__(self, run_id: str) -> _OfRun:
         trace_id, parent, state, link = self._traces.get(run_id, _OWN)
-        trace = bytes.fromhex(trace_id or own_trace(run_id))
-        common, above = _TRACE + trace + _RUN + run_id.encode(), b""
-        if len(common) != _OF_RUN_BYTES:
-            raise ValueError(f"{run_id[:50]!r} is no id of a run, or its trace's is none")
+        known, trace = run_id.encode(), _id(trace_id or own_trace(run_id), 16)
+        if len(known) != _RUN_CHARS:
+            raise ValueError(f"{run_id[:50]!r} is no id of a run")
+        common, above = _TRACE + trace + _RUN + known, b""
         if state:
             common += field(3, _utf8(state))
         if parent is not None:
@@ -186,7 +219,7 @@ def _attributes(known: Mapping[str, Any]) -> bytes:
     return b"".join([_attribute(key, value) for key, value in pairs if value is not None])
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def _attribute(key: str, value: str | int) -> bytes:
     if isinstance(value, str):
         any_value = field(1, _utf8(value))
@@ -233,5 +266,4 @@ def _varint(number: int) -> bytes:
 
 
 _RUN = _opening("pgflow.run_id", _RUN_CHARS, bytes([0x0A, _RUN_CHARS]))
-_OF_RUN_BYTES = len(_TRACE) + 16 + len(_RUN) + _RUN_CHARS
 _WAIT, _CPU = (_opening(key, 8, b"\x21") for key in ("pgflow.wait_s", "pgflow.cpu_s"))

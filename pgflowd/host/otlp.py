@@ -152,9 +152,9 @@ def _attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _value(value: Any) -> dict[str, Any]:
-    if isinstance(value, list | tuple):
-        known = [_value(each) for each in value if each is not None]
-        return {"array_value": {"values": known}}
+    if isinstance(value, list | tuple):  # of plain values: a list in it is a text
+        known = [str(each) if isinstance(each, list | tuple) else each for each in value]
+        return {"array_value": {"values": [_value(each) for each in known if each is not None]}}
     field = _FIELDS.get(type(value))
     if field is None or (field == "int_value" and not -_MAX_INT <= value < _MAX_INT):
         return {"string_value": _text(str(value))}

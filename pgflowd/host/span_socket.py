@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pgflowd.core.worker.spans import Portion
 
-MAX_BYTES = 128 * 1024  # of a datagram, unless one span alone is larger; the kernel refuses 200 KiB
+MAX_BYTES = 128 * 1024  # of a datagram, unless one span alone is larger
+MAX_DATAGRAM = 256 * 1024  # what the exporter reads; a larger span is lost
 BUFFER_BYTES = 1 << 20  # of what the exporter has yet to read; the kernel may give less
 _MOST_LOST = 1 << 40  # more than any sender can lose; the number is added to a counter
 
@@ -57,10 +58,13 @@ class SpanSender:
                     self.send_portion(flow, half)
 
     def _send(self, told: list[Any], count: int, *, may_be_large: bool = True) -> bool:
-        """Return whether that was done; what is too large for the kernel is lost."""
+        """Return whether that was done; what is too large for a datagram is lost."""
         data = _dumps(told).encode()
         if len(data) > MAX_BYTES and not may_be_large:
             return False
+        if len(data) > MAX_DATAGRAM:
+            self.lost += count
+            return True
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

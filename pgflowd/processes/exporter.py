@@ -4,7 +4,8 @@ Exports spans by OpenTelemetry, over OTLP/HTTP, as the variables OTEL_… say.
 It is an observer (docs/background/supervision.md, rules 50 to 53), and the only process of a daemon
 that imports OpenTelemetry by itself. Workers and runners send it spans as datagrams, without
 waiting. What a collector does not take is kept and tried again, while there is room in the queue;
-what exceeds it is dropped and counted. A batch that the collector refuses for good has failed.
+what exceeds it is dropped and counted. What the collector refuses for good has failed, and so has
+what came as a span and is none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,20 +30,21 @@ from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
 from pgflowd.host.logs import Log
-from pgflowd.host.span_socket import listen, read_datagram, socket_path
+from pgflowd.host.span_socket import MAX_DATAGRAM, listen, read_datagram, socket_path
 
 if TYPE_CHECKING:
     from pgflowd.host.otlp import OtlpExporter, ScopedSpans
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 NICE = 10  # where processors are scarce, tasks go first; nor does a datagram interrupt them (BATCH)
-MAX_QUEUE = 8192  # spans
-BATCH, BATCH_BYTES = 4096, 900_000  # of a request; some collectors take no more than a megabyte
-PAUSE_S = 5.0  # between two exports, unless there is a whole batch
+MAX_QUEUE, MAX_QUEUE_BYTES = 8192, 32_000_000  # spans, and what they take
+BATCH_BYTES = 900_000  # of a request; some collectors take no more than a megabyte
+ENOUGH = 4096  # spans do not wait for more
+PAUSE_S = 5.0  # between two exports, unless there is enough for one
 FLUSH_S = 1.5  # at the end
-MAX_DATAGRAM = 256 * 1024
 MAX_READS = 64  # datagrams, before anything else is looked at
 SAY_AGAIN_S = 60.0  # the same error
+MAX_SAID = 2000  # characters of it are looked at
 
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
@@ -171,29 +172,30 @@ class SpanExports:
         try:
             scope, spans = self._exporter.encode(told)
         except Exception as error:
-            self._refuse([error])
+            self._refuse(1, f"{type(error).__name__}: {error}")
             return
+        number, size = spans.number, len(spans.data)
         with self._changed:
-            if self._spans + spans.number > MAX_QUEUE:
-                self._counts["dropped"] += spans.number
-            elif spans.number:
+            if self._spans + number > MAX_QUEUE or self._queued_bytes + size > MAX_QUEUE_BYTES:
+                self._counts["dropped"] += number
+            elif number:
                 self._queue.append((scope, spans))
-                self._spans += spans.number
-                self._queued_bytes += len(spans.data)
+                self._spans += number
+                self._queued_bytes += size
                 if self._is_enough():
                     self._changed.notify()
-        if spans.errors:
-            self._refuse(spans.errors)
+        if spans.wrong:
+            self._refuse(spans.wrong, spans.why)
 
-    def _refuse(self, errors: Sequence[Exception]) -> None:
+    def _refuse(self, count: int, why: str) -> None:
         """Count what came as spans and is none."""
         with self._changed:
-            self._counts["failed"] += len(errors)
-        self._say(f"what came as a span is none: {type(errors[0]).__name__}: {errors[0]}")
+            self._counts["failed"] += count
+        self._say(f"what came as a span is none: {why}")
 
     def _is_enough(self) -> bool:
-        """Whether the thread is to go on at once."""
-        is_batch = self._spans >= BATCH or self._queued_bytes >= BATCH_BYTES
+        """Whether the thread is to go on at once; it asks when nothing is under way."""
+        is_batch = self._spans >= ENOUGH or self._queued_bytes >= BATCH_BYTES
         return is_batch or self._is_closing
 
     def _heartbeat(self) -> None:
@@ -240,11 +242,10 @@ class SpanExports:
 
     def _say(self, text: str) -> None:
         """Log an error, if that was not done a moment ago."""
-        now, text = time.monotonic(), one_line(redact(text), 500)
-        kind = text[:40]
+        now, kind = time.monotonic(), text[:40]
         if now >= self._said.get(kind, -SAY_AGAIN_S) + SAY_AGAIN_S:
             self._said = {**dict(list(self._said.items())[-20:]), kind: now}
-            self._log.warning("exporter.error", error=text)
+            self._log.warning("exporter.error", error=one_line(redact(text[:MAX_SAID]), 500))
 
 
 def _forward_logging(say: Any) -> None:

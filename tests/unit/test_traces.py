@@ -204,7 +204,7 @@ def read(document: dict[str, Any]) -> list[Span]:
     """The spans of a portion, as a collector reads them."""
     encoded = encode_portion(document)
     found = list(ScopeSpans.FromString(encoded.data).spans)
-    assert (len(found), encoded.errors) == (encoded.number, [])
+    assert (len(found), encoded.wrong) == (encoded.number, 0)
     return found
 
 

@@ -220,7 +220,7 @@ class WriteLog(WorkerAction):
 
 @dataclass(slots=True)
 class SendSpans(WorkerAction):
-    """Send the spans of what these reports have ended to the exporter."""
+    """Send the exporter the spans of what these reports have ended; some of them may have none."""
 
     reports: tuple[TaskReport, ...]
     answers: tuple[ReportAnswer, ...]

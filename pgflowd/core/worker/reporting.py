@@ -241,7 +241,7 @@ def _send_spans(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
 ) -> None:
     """Write the spans of what these reports have ended, once the database has them."""
-    if sent and spans.are_on(sent[0].task):
+    if spans.have_spans(sent):
         transition.do(SendSpans(sent, event.answers, event.ended))
 
 

@@ -65,9 +65,9 @@ def _count(parts: Row) -> int:
     return (str(parts[-2]).count(" ") + 1) // 2
 
 
-def are_on(task: Task) -> bool:
-    """Whether there are traces."""
-    return task.trace is not None
+def have_spans(reports: Iterable[TaskReport]) -> bool:
+    """Whether there are spans of some."""
+    return any(each.began_at is not None for each in reports)
 
 
 def is_traced(task: Task) -> bool:
@@ -133,7 +133,7 @@ def portion_of(
     parts: list[Row] = []
     traces: dict[str, Row] = {}
     for each in ended:
-        last = 0.0
+        shown: list[TaskReport] = []
         for report, answer in zip(each.reports, each.answers, strict=True):
             trace, verdict = report.task.trace, answer.verdict
             if trace is None or report.began_at is None or verdict is Verdict.ERROR:
@@ -142,11 +142,12 @@ def portion_of(
                 traces[report.task.run_id] = trace.trace_id, trace.parent, trace.state, trace.link
             if report.task.task_index < map_spans or verdict is not Verdict.COMPLETED:
                 attempts.append(_row(report, trace, verdict, since, hide))
-                last = max(last, report.ended_at or 0.0)
+                shown.append(report)
+        last = since + max([report.ended_at or 0.0 for report in shown], default=-since)
         for part in each.parts:
             error = part.error and hide(part.error[:MAX_TEXT_CHARS])
             row = part._replace(error=error)
-            rows = [row] if since + last <= part.ended_at else _not_before(row, each, since)
+            rows = [row] if last <= part.ended_at else _not_before(row, shown, since)
             parts += [(*some, deps.get(part.step, ()) if part.step else ()) for some in rows]
     return Portion(attempts, parts, traces)
 
@@ -185,11 +186,11 @@ def _row(
     )
 
 
-def _not_before(parts: EndedParts, ended: SendSpans, since: float) -> list[EndedParts]:
+def _not_before(parts: EndedParts, reports: Iterable[TaskReport], since: float) -> list[EndedParts]:
     """Let parts end with the last of these attempts in them. Who completes a task in a transaction
     of its own has its step end with that transaction's begin, before the attempt."""
     last: dict[str, float] = {}
-    for report in ended.reports:
+    for report in reports:
         if parts.step in (None, report.task.step) and report.ended_at is not None:
             last[report.task.run_id] = max(last.get(report.task.run_id, 0.0), report.ended_at)
     words, at = parts.runs.split(" "), parts.ended_at

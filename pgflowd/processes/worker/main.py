@@ -53,7 +53,6 @@ from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EX
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.spans import portion_of
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
@@ -67,6 +66,7 @@ from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_socket import RunnerSocket
 from pgflowd.processes.worker.runners import RunnerProcesses
+from pgflowd.processes.worker.span_buffer import SpanBuffer
 from pgflowd.processes.worker.startup import (
     CannotStart,
     LoadedFlow,
@@ -79,8 +79,6 @@ HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
 MAX_CHARS = 1000  # about a bug of ours
-SPANS_S = 0.05  # from a turn to the spans of what it has ended
-MOST_ENDED = 256  # attempts, whose spans are sent at once: a datagram holds twice as many
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -198,9 +196,9 @@ class _Worker:
         of_output = (self._output.pass_on, self._output.write, self._log.without_secrets)
         keys, map_spans = settings.worker_for(served.name), settings.telemetry.map_spans
         self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
-        self._spans = SpanSender(socket_path(control_path(settings)))
-        self._ended: list[actions.SendSpans] = []  # whose spans are to be sent
-        self._spans_due: asyncio.TimerHandle | None = None  # when
+        sender = SpanSender(socket_path(control_path(settings)))
+        hide = self._log.without_secrets
+        self._spans = SpanBuffer(self._loop, sender, served.slug, hide, map_spans)
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -222,6 +220,7 @@ class _Worker:
             return await self._end(EXIT_CANNOT)
         self._database.with_run = sorted(self._session.with_run)
         self._database.originals = self._session.originals
+        self._spans.deps = self._session.deps
         for run_id in self._session.followed:
             self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())
@@ -271,7 +270,7 @@ class _Worker:
             actions.ReapRunner: lambda action: runners.reap(action.id),
             actions.KillZygote: lambda action: runners.kill_zygote(),
             actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
-            actions.SendSpans: self._send_spans,
+            actions.SendSpans: self._spans.add,
             actions.Count: self._metrics.count,
             actions.Observe: self._metrics.observe,
             actions.Leave: self._prepare_to_leave,
@@ -303,24 +302,6 @@ class _Worker:
         task = self._runners.task_of(action.request.runner_id, action.request.token)
         self._database.fetch(action, task, self._runners.answer)
 
-    def _send_spans(self, action: actions.SendSpans) -> None:
-        """Send them with those of other turns: so the exporter is seldom woken up."""
-        self._ended.append(action)
-        if self._spans_due is None:
-            self._spans_due = self._loop.call_later(SPANS_S, self._send_ended)
-        elif sum([len(each.reports) for each in self._ended]) >= MOST_ENDED:
-            self._spans_due.cancel()
-            self._spans_due = self._loop.call_later(0, self._send_ended)
-
-    def _send_ended(self) -> None:
-        """A repeated report has the same spans; who reads them takes one."""
-        ended, self._ended, self._spans_due = self._ended, [], None
-        since, hide = time.time() - time.monotonic(), self._log.without_secrets
-        map_spans = self._settings.telemetry.map_spans
-        portion = portion_of(ended, since, self._session.deps, hide, map_spans)
-        if portion.attempts or portion.parts:
-            self._spans.send_portion(self._served.slug, portion)
-
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
         options = self._state.options
         every_s = options.poll_max_s if options.is_polling else options.notify_fallback_s
@@ -336,7 +317,7 @@ class _Worker:
 
     async def _end(self, code: int) -> int:
         await self._runners.end(END_LIMIT_S)
-        self._send_ended()
+        self._spans.send()
         self._channel.flush()
         return code
 

@@ -2,8 +2,9 @@
 -- failed or skipped by this very transaction; `step_slug` is null for a run. `took_s` counts from the
 -- start to the end, `ended_at` in seconds since 1970. A report writes such a moment as _moment(), a
 -- foreign core as now(), or as the start of what ended if that is later: two transactions that overlap
--- may each return a step without tasks, which starts and completes at once. Columns that some cores do not have are looked up in `missing` where the core's row has
--- no such column; so they stand there without the name of a table.
+-- may each return a step without tasks, which starts and completes at once. Columns that some cores do
+-- not have are looked up in `missing` where the core's row has no such column; so they stand there
+-- without the name of a table.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
 returns table (run_id uuid, step_slug text, status text, took_s float8, error text, ended_at float8)
