@@ -38,8 +38,12 @@ def test_asked_to_sleep_a_worker_stays_while_it_has_work_and_then_ends_with_all_
     running = "select count(*) from pgflow.step_tasks where status = 'started'"
     until(lambda: worker.value(running) == 0)
     assert worker.received(FallingAsleep) is None
-    worker.send(SleepIfIdle())
 
+    def has_slept_in() -> bool:  # as the supervisor asks: until it is idle, again and again
+        worker.send(SleepIfIdle())
+        return bool(worker.child.has_ended())
+
+    until(has_slept_in, 10)
     assert worker.ended() == 11
     assert worker.received(FallingAsleep).next_due_at is not None
     assert is_gone(zygote)

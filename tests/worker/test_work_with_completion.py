@@ -221,6 +221,8 @@ def test_a_transaction_that_only_reads_is_left_to_the_workers_report(start_worke
 def test_children_of_the_handler_are_gone_before_its_work_is_committed(start_worker, table):
     body = """
         child = subprocess.Popen(["sleep", "60"])
+        while open(f"/proc/{child.pid}/comm").read() != "sleep\\n":  # it begins without its name
+            time.sleep(0.001)
         return child.pid
     """
     worker = start_worker(handler(body))
