@@ -27,7 +27,7 @@ _pack_top = Struct("<2s8scQcQ").pack  # the id of a span, its begin and its end
 _pack_below = Struct("<2s8s2s8scQcQ").pack  # the same with the span above it
 _pack_double = Struct("<d").pack
 _NS = 1e9
-MAX_BYTES = 4_000_000  # of the spans of a portion; the largest of a worker's has a tenth
+MAX_PORTION_BYTES = 4_000_000  # of its spans; a datagram full of attempts makes a tenth of that
 _UINT64 = (1 << 64) - 1
 
 
@@ -37,7 +37,7 @@ class EncodedSpans(NamedTuple):
     data: bytes
     number: int
     wrong: int = 0  # the number of what came as a span, and is none
-    why: str = ""  # the first is none
+    why: str = ""  # of the first
 
 
 class _Spans:
@@ -46,22 +46,23 @@ class _Spans:
     def __init__(self) -> None:
         self.fields: list[bytes] = []
         self.wrong, self.why = 0, ""
-        self._room = MAX_BYTES
+        self._room = MAX_PORTION_BYTES
 
     def add(self, span: bytes) -> None:
         self.fields += head(_SPAN, len(span)), span
         self._room -= len(span)
         if self._room < 0:
-            raise TooMuch(f"what came at once has spans of more than {MAX_BYTES} bytes")
+            raise _TooMuch(f"what came at once has spans of more than {MAX_PORTION_BYTES} bytes")
 
     def refuse(self, error: Exception) -> None:
-        if isinstance(error, TooMuch):
+        """Count what is no span; go no further if there is too much."""
+        if isinstance(error, _TooMuch):
             raise error
         self.wrong += 1
         self.why = self.why or f"{type(error).__name__}: {error}"
 
 
-class TooMuch(ValueError):
+class _TooMuch(ValueError):
     """A portion with larger spans than any worker tells."""
 
 

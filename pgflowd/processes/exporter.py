@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pgflowd.host.otlp import OtlpExporter, ScopedSpans
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
-NICE = 10  # where processors are scarce, tasks go first; nor does a datagram interrupt them (BATCH)
+NICE = 10  # where processors are scarce, tasks go first; nor does a datagram (SCHED_BATCH)
 MAX_QUEUE, MAX_QUEUE_BYTES = 8192, 32_000_000  # spans, and what they take
 BATCH_BYTES = 900_000  # of a request; some collectors take no more than a megabyte
 ENOUGH = 4096  # spans do not wait for more
