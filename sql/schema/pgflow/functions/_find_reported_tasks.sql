@@ -8,7 +8,8 @@ create or replace function pgflow._find_reported_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[])
 returns table (ord int, flow_slug text, run_id uuid, step_slug text, task_index int,
                message_id bigint, attempts_count int, task_status text, effect text)
-language sql stable as $$
+language sql stable
+begin atomic
   select given.ord::int, task.flow_slug, given.run_id, given.step_slug, given.task_index,
          task.message_id, task.attempts_count, task.status,
          case when run.status = 'failed' then 'run_failed'
@@ -29,4 +30,4 @@ language sql stable as $$
      offset 0) as state
    cross join lateral (
      select one.status from pgflow.runs as one where one.run_id = given.run_id offset 0) as run;
-$$;
+end;

@@ -5,6 +5,5 @@
 -- Called by: _complete_runs, _deps_output, _send_run_events, _send_step_events,
 -- get_run_with_states.   Locks: nothing.
 create or replace function pgflow._is_large(output jsonb)
-returns boolean language sql stable as $$
-  select coalesce(pg_column_size(output), 0) > 2000;
-$$;
+returns boolean language sql stable
+return coalesce(pg_column_size(output), 0) > 2000;

@@ -4,6 +4,5 @@
 -- _send_tasks, _skip_steps, _start_steps.
 -- Locks: nothing.
 create or replace function pgflow._moment()
-returns timestamptz language sql stable as $$
-  select coalesce(nullif(current_setting('pgflowd.moment', true), '')::timestamptz, now())
-$$;
+returns timestamptz language sql stable
+return coalesce(nullif(current_setting('pgflowd.moment', true), '')::timestamptz, now());

@@ -5,6 +5,5 @@
 -- pgflowd._queues, pgflowd._started_tasks.
 -- Locks: nothing.
 create or replace function pgflow._queue_name(flow_slug text)
-returns text language sql immutable parallel safe as $$
-  select lower(flow_slug collate "C");
-$$;
+returns text language sql immutable parallel safe
+return lower(flow_slug collate "C");

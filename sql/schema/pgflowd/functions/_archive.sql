@@ -4,7 +4,7 @@
 -- Called by: _cancel_tasks, _handle_unstarted, _requeue_step, requeue_task, pgflow._archive.
 -- Locks: the messages.
 create or replace function pgflowd._archive(queue_name text, msg_ids bigint[])
-returns bigint language plpgsql set search_path = '' as $$
+returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare
   deleted bigint;
 begin

@@ -2,7 +2,7 @@
 -- them is unknown, or is this run itself, which would wait for ever.
 -- Called by: start.   Locks: the new rows.
 create or replace function pgflowd._await_runs(run_id uuid, after uuid[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   unknown uuid;
 begin

@@ -3,7 +3,7 @@
 -- so (PF013); the others wait behind it.
 -- Called by: _process_line.   Locks: its flow and its row, if they are free; what a start locks.
 create or replace function pgflowd._begin_first(key text)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   first pgflowd.runs;
 begin

@@ -9,7 +9,7 @@
 -- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open
 -- tasks (by slug and index), messages.
 create or replace function pgflowd._cancel(run_id uuid, reason text, actor text)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   run pgflow.runs;
   answer text;

@@ -4,7 +4,7 @@
 -- Called by: _process_runs.
 -- Locks: the children, skipping locked ones; see _cancel. The caller holds the runs.
 create or replace function pgflowd._cancel_children(run_ids uuid[])
-returns uuid[] language plpgsql set search_path = '' as $$
+returns uuid[] language plpgsql set search_path = '', pg_temp as $$
 declare
   most constant int := 100;
   child record;

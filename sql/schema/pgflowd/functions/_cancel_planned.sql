@@ -2,7 +2,7 @@
 -- that has begun, or is unknown. PF003 for one that expired. The sweep tells those who wait for it.
 -- Called by: _cancel.   Locks: its row in pgflowd.runs.
 create or replace function pgflowd._cancel_planned(run_id uuid, reason text, actor text)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   planned constant pgflowd.runs := pgflowd._lock_planned(_cancel_planned.run_id);
 begin

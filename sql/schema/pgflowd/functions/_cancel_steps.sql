@@ -1,7 +1,7 @@
 -- _cancel_steps(run_id, error_message): fails a run's started steps, with an event for each.
 -- Called by: _cancel.   Locks: nothing new; the caller holds them.
 create or replace function pgflowd._cancel_steps(run_id uuid, error_message text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   step record;
 begin

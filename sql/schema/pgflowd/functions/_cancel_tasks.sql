@@ -2,7 +2,7 @@
 -- messages, and wakes the workers of their queues.
 -- Called by: _cancel.   Locks: messages, waits; the caller holds run, steps and tasks.
 create or replace function pgflowd._cancel_tasks(run_id uuid, error_message text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   knows_cancelled boolean := exists (
     select from pg_constraint as rule

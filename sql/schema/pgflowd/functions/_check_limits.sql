@@ -4,7 +4,7 @@
 -- overtakes one who waits.
 -- Called by: _pass_gates.   Locks: keys of limits, ascending, if they are free; see _try_fill_slots.
 create or replace function pgflowd._check_limits(judged pgflowd.gated[])
-returns pgflowd.gated[] language plpgsql set search_path = '' as $$
+returns pgflowd.gated[] language plpgsql set search_path = '', pg_temp as $$
 declare
   keys text[];
   key record;

@@ -1,7 +1,7 @@
 -- _check_trace(traceparent, tracestate): raises PF009 for what is no trace as W3C writes it, in version 00.
 -- Called by: start.   Locks: nothing.
 create or replace function pgflowd._check_trace(traceparent text, tracestate text)
-returns void language plpgsql immutable set search_path = '' as $$
+returns void language plpgsql immutable set search_path = '', pg_temp as $$
 begin
   if traceparent !~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' then
     raise exception 'a traceparent cannot be %', quote_literal(left(traceparent, 100))

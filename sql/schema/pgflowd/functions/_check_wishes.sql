@@ -5,7 +5,7 @@ create or replace function pgflowd._check_wishes(
   run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text,
   singleton_key text default null, on_conflict text default 'wait', after uuid[] default null,
   after_mode text default 'completed')
-returns void language plpgsql stable set search_path = '' as $$
+returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if start_at >= expires_at then
     raise exception 'the run would expire at %, before it begins at %', expires_at, start_at

@@ -2,7 +2,7 @@
 -- counts that.
 -- Called by: _quarantine, _requeue_step, requeue_task.   Locks: nothing new; the caller holds the tasks.
 create or replace function pgflowd._clear_stalls(run_id uuid, step_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if exists (select from pg_attribute as attribute
               where attribute.attrelid = 'pgflow.step_tasks'::regclass

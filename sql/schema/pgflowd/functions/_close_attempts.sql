@@ -5,7 +5,7 @@
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
-returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp as $$
 declare
   history constant text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
                                       where setting.name = 'history'), 'all');

@@ -4,7 +4,7 @@
 -- tasks of these messages are left alone.
 -- Called by: claim, task_claim.   Locks: attempts.
 create or replace function pgflowd._close_older(flow_slug text, msg_ids bigint[], worker_id uuid)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflowd.attempts as older set ended_at = now(), outcome = 'lost'
     from pgflow.step_tasks as task

@@ -8,7 +8,7 @@
 -- Called by: _check_limits, _fill_slots.   Locks: slots; the caller has the keys.
 create or replace function pgflowd._count_slots(keys text[])
 returns table (limit_key text, taken int, has_waiters boolean)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   delete from pgflowd.slots as slot
    where slot.limit_key = any (_count_slots.keys) and slot.free_at is null

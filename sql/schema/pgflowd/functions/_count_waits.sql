@@ -3,7 +3,7 @@
 -- Called by: waiting_tasks.   Locks: nothing.
 create or replace function pgflowd._count_waits(flow_slug text)
 returns table (kind text, tasks bigint, oldest_at timestamptz)
-language plpgsql stable rows 1 set search_path = '' as $$
+language plpgsql stable rows 1 set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   return query

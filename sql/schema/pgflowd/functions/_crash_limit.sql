@@ -3,7 +3,7 @@
 -- Called by: _requeue_stalled, _sweep_leased.   Locks: nothing.
 create or replace function pgflowd._crash_limit(
   run_id uuid, step_slug text, out most int, out does_fail boolean)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   asked pgflowd.step_options;
 begin

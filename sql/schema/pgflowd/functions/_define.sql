@@ -3,7 +3,7 @@
 create or replace function pgflowd._define(
   flow_slug text, shape jsonb, may_lose_data boolean default false,
   take_code boolean default false)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   answer jsonb;
   changes jsonb;

@@ -2,7 +2,7 @@
 -- task that has ended, except late results. The caller holds the lock of the task.
 -- Called by: _give_up.   Locks: attempts.
 create or replace function pgflowd._delete_attempts(run_id uuid, step_slug text, task_index int)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if pgflowd.setting('history') <> '"off"' then
     return;

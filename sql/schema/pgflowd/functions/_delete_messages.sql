@@ -3,7 +3,7 @@
 -- sequences behind, ids are given a second time.
 -- Called by: _delete_runs, delete_run, _prune.   Locks: the messages; the caller holds the runs.
 create or replace function pgflowd._delete_messages(run_ids uuid[], kind text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue record;
   messages regclass;

@@ -5,7 +5,7 @@
 -- Locks: all that is deleted; the caller holds the runs.
 create or replace function pgflowd._delete_runs(
   run_ids uuid[], out step_states bigint, out step_tasks bigint)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pgflowd._delete_messages(_delete_runs.run_ids, 'q');
   perform pgflowd._forget_runs(_delete_runs.run_ids);

@@ -2,7 +2,7 @@
 -- Returns those of them for which somebody waits who is locked just now, and is to be told later.
 -- Called by: _process_runs.   Locks: awaits, skipping locked ones; the caller holds the runs.
 create or replace function pgflowd._end_awaits(run_ids uuid[])
-returns uuid[] language plpgsql set search_path = '' as $$
+returns uuid[] language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflowd.awaits as one set due_at = now(), has_completed = ended.has_completed
     from unnest(_end_awaits.run_ids) as given (run_id)

@@ -3,7 +3,7 @@
 -- says which: its detail is an object with run, step, task_index and error.
 -- Called by: process_due.   Locks: see _due_waits and _free.
 create or replace function pgflowd._end_due_waits(max_rows int)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 declare
   found_due record;
   due record;

@@ -5,7 +5,7 @@
 -- cancelled may be at work, so that no other begins beside it.
 -- Called by: _process_undos.   Locks: that row, if it is free; the caller holds the run that undoes.
 create or replace function pgflowd._end_undo(undo_run_id uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   undone pgflowd.runs;
   failed record;

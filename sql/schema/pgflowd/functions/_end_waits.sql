@@ -5,7 +5,7 @@
 -- Called by: _end_due_waits, task_wake.   Locks: see _free; the caller holds the runs.
 create or replace function pgflowd._end_waits(
   run_ids uuid[], step_slugs text[], task_indexes int[], more jsonb default '{}')
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   insert into pgflowd.checkpoints as known (run_id, step_slug, task_index, name, token, data)
   select wait.run_id, wait.step_slug, wait.task_index, wait.checkpoint, 0,

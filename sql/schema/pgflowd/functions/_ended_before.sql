@@ -4,7 +4,7 @@
 -- Called by: _prune.   Locks: nothing.
 create or replace function pgflowd._ended_before(
   run_ids uuid[], completed_before timestamptz, others_before timestamptz)
-returns setof uuid language sql stable set search_path = '' as $$
+returns setof uuid language sql stable set search_path = '', pg_temp as $$
   select given.run_id
     from unnest(_ended_before.run_ids) with ordinality as given (run_id, nr)
     left join lateral (

@@ -2,7 +2,7 @@
 -- itself and all runs below it. A run belongs to the one that has started it, or that it undoes.
 -- Called by: delete_run, _prune, pgflow.prune_data_older_than.   Locks: nothing.
 create or replace function pgflowd._families(run_ids uuid[])
-returns table (first uuid, run_id uuid) language sql stable set search_path = '' as $$
+returns table (first uuid, run_id uuid) language sql stable set search_path = '', pg_temp as $$
   with recursive family as (
     select given.run_id as first, given.run_id
       from unnest(_families.run_ids) as given (run_id)

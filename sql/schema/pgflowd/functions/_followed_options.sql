@@ -3,7 +3,7 @@
 -- by.
 -- Called by: compare_options.   Locks: nothing.
 create or replace function pgflowd._followed_options(options jsonb)
-returns jsonb language sql immutable set search_path = '' as $$
+returns jsonb language sql immutable set search_path = '', pg_temp as $$
   select coalesce(jsonb_object_agg(one.key, one.value), '{}')
     from jsonb_each(
            coalesce(nullif(_followed_options.options, 'null'), '{}') - 'needs' - 'limit'

@@ -4,7 +4,7 @@
 -- that it has not completed. The undo of a run has failed if the run that undoes it is deleted.
 -- Called by: _delete_runs, pgflow.delete_flow_and_data.   Locks: these rows.
 create or replace function pgflowd._forget_runs(run_ids uuid[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   delete from pgflowd.signals as signal where signal.run_id = any (_forget_runs.run_ids);
   update pgflowd.runs as undone set undo_state = 'undo_failed', due_at = now()

@@ -7,7 +7,7 @@
 -- Locks: waits, tasks, new messages; the caller holds the runs, or the tasks.
 create or replace function pgflowd._free(
   run_ids uuid[], step_slugs text[], task_indexes int[], hidden_s int default 0)
-returns bigint[] language plpgsql set search_path = '' as $$
+returns bigint[] language plpgsql set search_path = '', pg_temp as $$
 declare
   paused constant uuid[] := array(
     select run.run_id from pgflowd.runs as run

@@ -3,7 +3,7 @@
 -- nobody, and changes nothing of another run.
 -- Called by: _close_attempts.   Locks: slots of its own tasks; the caller holds the tasks.
 create or replace function pgflowd._free_slots(elements pgflowd.element[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflowd.slots as slot set free_at = now()
     from unnest(_free_slots.elements) as element

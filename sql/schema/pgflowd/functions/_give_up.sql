@@ -7,7 +7,7 @@
 -- Locks: see _lock_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   failed pgflow.runs;
 begin

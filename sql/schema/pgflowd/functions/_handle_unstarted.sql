@@ -18,7 +18,7 @@
 create or replace function pgflowd._handle_unstarted(
   flow_slug text, queue_name text, msg_ids bigint[],
   out requeued bigint[], out young bigint[])
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   lapsed record;
   left_alone bigint[];

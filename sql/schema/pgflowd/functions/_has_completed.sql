@@ -2,7 +2,7 @@
 -- An unknown run was deleted, and has not; nor has one that was undone.
 -- Called by: _end_awaits, _watch_awaited.   Locks: nothing.
 create or replace function pgflowd._has_completed(run_id uuid)
-returns boolean language sql stable set search_path = '' as $$
+returns boolean language sql stable set search_path = '', pg_temp as $$
   select case when exists (select from pgflow.runs as run
                             where run.run_id = _has_completed.run_id and run.status = 'started')
                 or exists (select from pgflowd.runs as run

@@ -2,7 +2,7 @@
 -- message in the queue or a wait, so nothing of the history is read.
 -- Called by: list_flows, served_versions; commands, workers.   Locks: nothing.
 create or replace function pgflowd._has_open_work(flow_slug text)
-returns boolean language plpgsql stable set search_path = '' as $$
+returns boolean language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue record;
   found_one boolean;

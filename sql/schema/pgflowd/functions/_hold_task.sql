@@ -7,7 +7,7 @@
 -- Locks: the run, the task, its wait, its message; see _person and _start_attempts.
 create or replace function pgflowd._hold_task(
   run_id uuid, step_slug text, task_index int, actor text)
-returns bigint language plpgsql set search_path = '' as $$
+returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare
   task_name constant text := pgflowd._task_name(
     _hold_task.run_id, _hold_task.step_slug, _hold_task.task_index);

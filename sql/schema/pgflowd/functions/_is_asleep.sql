@@ -2,7 +2,7 @@
 -- starts another one when there is work. The daemon's sweeper renews such a row each half minute.
 -- Called by: list_caps, list_flows, unserved_queues, view worker_status.   Locks: nothing.
 create or replace function pgflowd._is_asleep(worker pgflow.workers)
-returns boolean language sql stable set search_path = '' as $$
+returns boolean language sql stable set search_path = '', pg_temp as $$
   select coalesce(
     (to_jsonb(_is_asleep.worker) ->> 'stopped_at')::timestamptz <= (_is_asleep.worker).last_heartbeat_at
     and (_is_asleep.worker).last_heartbeat_at > now() - interval '90 s'

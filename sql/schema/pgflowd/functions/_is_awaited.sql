@@ -5,7 +5,7 @@
 -- It is volatile, since each question needs a snapshot of its own.
 -- Called by: notify_queue, _ring.   Locks: nothing.
 create or replace function pgflowd._is_awaited(queue_name text)
-returns boolean language plpgsql volatile as $$
+returns boolean language plpgsql volatile set search_path = '', pg_temp as $$
 begin
   if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
     return true;

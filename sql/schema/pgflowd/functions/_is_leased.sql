@@ -1,7 +1,7 @@
 -- _is_leased(run_id, step_slug, task_index): whether an open attempt holds this started task.
 -- Called by: _sweep_unleased, _sweep_unleased_task.   Locks: nothing.
 create or replace function pgflowd._is_leased(run_id uuid, step_slug text, task_index int)
-returns boolean language plpgsql stable set search_path = '' as $$
+returns boolean language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return exists (
     select from pgflow.step_tasks as task

@@ -1,7 +1,7 @@
 -- _is_option(is_of_step, option, value): whether this option may be tuned, and have this value.
 -- Called by: set_option.   Locks: nothing.
 create or replace function pgflowd._is_option(is_of_step boolean, option text, value jsonb)
-returns boolean language sql immutable set search_path = '' as $$
+returns boolean language sql immutable set search_path = '', pg_temp as $$
   select case
     when _is_option.option = 'onCrashLimit'
       then _is_option.is_of_step

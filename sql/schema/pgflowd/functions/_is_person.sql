@@ -3,7 +3,7 @@
 -- Called by: _count_slots, _may_be_at_work, open_tasks, _process_line, _requeue_stalled, retry, run_steps.
 -- Locks: nothing.
 create or replace function pgflowd._is_person(worker_id uuid)
-returns boolean language plpgsql stable set search_path = '' as $$
+returns boolean language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return exists (
     select from pgflow.workers as worker

@@ -2,9 +2,8 @@
 -- A completion may have become late, or failed by its type; any other report late.
 -- Called by: _with_standings.   Locks: nothing.
 create or replace function pgflowd._is_repeat(attempt pgflowd.attempts, outcome text)
-returns boolean language sql immutable as $$
-  select coalesce((attempt).outcome = outcome
+returns boolean language sql immutable
+return coalesce((attempt).outcome = outcome
     or ((attempt).outcome = 'late')
     or (outcome = 'completed' and (attempt).outcome = 'failed'
         and (attempt).error_message like '[TYPE_VIOLATION]%'), false);
-$$;

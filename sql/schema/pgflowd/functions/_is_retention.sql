@@ -2,7 +2,7 @@
 -- of an hour at least. So "30m", meant as months, is no order to delete nearly everything.
 -- Called by: set_setting.   Locks: nothing.
 create or replace function pgflowd._is_retention(value jsonb)
-returns boolean language sql immutable set search_path = '' as $$
+returns boolean language sql immutable set search_path = '', pg_temp as $$
   select case
     when value = 'null' then true
     when jsonb_typeof(value) = 'string'  -- each unit once: no interval takes it twice

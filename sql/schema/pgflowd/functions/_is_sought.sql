@@ -4,8 +4,8 @@
 -- Called by: _found_runs.   Locks: nothing.
 create or replace function pgflowd._is_sought(
   run_id uuid, error_message text, labels jsonb, search text)
-returns boolean language sql immutable as $$
-  select coalesce(strpos(lower(error_message), search), 0) > 0
+returns boolean language sql immutable
+return coalesce(strpos(lower(error_message), search), 0) > 0
          or coalesce(strpos(lower(labels::text),
                             replace(replace(search, '\', '\\'), '"', '\"')), 0) > 0
          or coalesce(strpos(lower(labels::text),
@@ -15,4 +15,3 @@ returns boolean language sql immutable as $$
             and (right(replace(run_id::text, '-', ''), length(replace(search, '-', '')))
                    = replace(search, '-', '')
                  or starts_with(replace(run_id::text, '-', ''), replace(search, '-', '')));
-$$;

@@ -3,7 +3,7 @@
 -- commas; so they fit into an index.
 -- Called by: _followed_options, _parse_reports, _set_step_options, _suspend, task_release.   Locks: nothing.
 create or replace function pgflowd._joined_needs(needs jsonb)
-returns text language sql immutable set search_path = '' as $$
+returns text language sql immutable set search_path = '', pg_temp as $$
   select case when count(*) between 1 and 32
                    and bool_and(jsonb_typeof(need.value) = 'string'
                                 and need.value #>> '{}' ~ '^[!-+\x2d-~]{1,64}$')

@@ -1,7 +1,7 @@
 -- _json_length(value): how many members a value has, or characters; null for what has neither.
 -- Called by: value_part.   Locks: nothing.
 create or replace function pgflowd._json_length(value jsonb)
-returns bigint language sql immutable set search_path = '' as $$
+returns bigint language sql immutable set search_path = '', pg_temp as $$
   select case jsonb_typeof(value)
            when 'array' then jsonb_array_length(value)
            when 'object' then (select count(*) from jsonb_object_keys(value))

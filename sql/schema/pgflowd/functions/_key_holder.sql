@@ -2,7 +2,7 @@
 -- with those whose time has not come, or that wait for other runs, if asked. Null if there is none.
 -- Called by: retry, start, view run_status.   Locks: nothing.
 create or replace function pgflowd._key_holder(key text, with_scheduled boolean default false)
-returns uuid language plpgsql stable set search_path = '' as $$
+returns uuid language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return coalesce(
     (select run.run_id from pgflowd.runs as run

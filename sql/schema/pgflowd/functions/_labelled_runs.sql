@@ -4,7 +4,7 @@
 -- than it counts.
 -- Called by: _found_runs.   Locks: nothing.
 create or replace function pgflowd._labelled_runs(labels jsonb, most int)
-returns uuid[] language plpgsql stable set search_path = ''
+returns uuid[] language plpgsql stable set search_path = '', pg_temp
 set enable_seqscan = off set enable_indexscan = off set enable_bitmapscan = on set jit = off
 set max_parallel_workers_per_gather = 0 as $$
 declare

@@ -13,8 +13,8 @@
 create or replace function pgflowd._lease_standing(
   task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
   is_cancelled boolean)
-returns text language sql stable as $$
-  select case
+returns text language sql stable
+return case
     when (attempt).ended_at is not null then 'closed'
     when (task).attempts_count is distinct from (attempt).attempt
       or ((task).status <> 'queued' and (task).last_worker_id <> (attempt).worker_id)
@@ -27,4 +27,3 @@ returns text language sql stable as $$
     when (task).status = 'failed' and not is_cancelled then 'lost'
     else 'late'
   end;
-$$;

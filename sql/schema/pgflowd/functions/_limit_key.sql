@@ -2,8 +2,7 @@
 -- what stands there, which may be missing. A long one is shortened, so that it fits into an index.
 -- Called by: _limit_items, _pass_gates.   Locks: nothing.
 create or replace function pgflowd._limit_key(name text, path text[], value text)
-returns text language sql immutable as $$
-  select case when path is null then name
+returns text language sql immutable
+return case when path is null then name
               when length(value) > 200 then concat(name, ':', left(value, 150), '…', md5(value))
               else concat(name, ':', value) end;
-$$;

@@ -7,7 +7,7 @@ create or replace function pgflowd._listed_runs(run_ids uuid[])
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
                start_at timestamptz, labels jsonb, share float8, undo_of uuid, nr bigint)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select run.run_id, run.flow_slug, run.status, run.started_at, run.ended_at, progress.steps,
          progress.done, coalesce(failed.error_message, progress.error_message), run.start_at,
          run.labels,

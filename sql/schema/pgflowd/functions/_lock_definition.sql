@@ -5,7 +5,7 @@
 -- set_option.
 -- Locks: the advisory key only.
 create or replace function pgflowd._lock_definition(flow_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pg_advisory_xact_lock(1, hashtext(lower(_lock_definition.flow_slug collate "C")));
 end $$;

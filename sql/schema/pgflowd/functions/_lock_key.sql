@@ -4,7 +4,7 @@
 -- It comes before the lock of a run; who holds a run already does not wait for it.
 -- Called by: _due_runs, retry, start, start_child, tick.   Locks: the key.
 create or replace function pgflowd._lock_key(key text, may_wait boolean)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;

@@ -4,7 +4,7 @@
 -- Called by: checkpoint_drop, checkpoint_save, start_child.   Locks: the task, unless it is locked.
 create or replace function pgflowd._lock_leased(
   run_id uuid, step_slug text, task_index int, token bigint)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   standing text;
 begin

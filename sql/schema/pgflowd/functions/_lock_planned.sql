@@ -3,7 +3,7 @@
 -- the run has to be locked first.
 -- Called by: _cancel_planned, reschedule.   Locks: its row in pgflowd.runs.
 create or replace function pgflowd._lock_planned(run_id uuid)
-returns pgflowd.runs language plpgsql set search_path = '' as $$
+returns pgflowd.runs language plpgsql set search_path = '', pg_temp as $$
 declare
   locked pgflowd.runs;
 begin

@@ -4,7 +4,7 @@
 -- Called by: _fail_unstarted, _give_up, _sweep_leased, _sweep_unleased_task.
 -- Locks: the run and its open tasks, or some of them.
 create or replace function pgflowd._lock_run(run_id uuid, status text)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from pgflow.runs as run
     where run.run_id = _lock_run.run_id and run.status = _lock_run.status

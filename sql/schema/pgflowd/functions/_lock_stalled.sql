@@ -4,7 +4,7 @@
 -- Called by: give_up_task, requeue_task.   Locks: the run, the step, the task.
 create or replace function pgflowd._lock_stalled(
   run_id uuid, step_slug text, task_index int, stale_threshold interval)
-returns pgflow.step_tasks language plpgsql set search_path = '' as $$
+returns pgflow.step_tasks language plpgsql set search_path = '', pg_temp as $$
 declare
   task pgflow.step_tasks;
 begin

@@ -5,7 +5,7 @@
 -- _sweep_unleased_task, task_claim.   Locks: queue rows, skipping locked ones.
 create or replace function pgflowd._make_visible(
   queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   execute format(
     'with free as (

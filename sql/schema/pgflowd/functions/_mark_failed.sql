@@ -3,7 +3,7 @@
 -- Called by: _cancel, pgflow._mark_failed.
 -- Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._mark_failed(run_id uuid, by_cancel boolean)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   flow constant text := (select run.flow_slug from pgflow.runs as run
                           where run.run_id = _mark_failed.run_id);

@@ -2,7 +2,7 @@
 -- transaction that reads by an old snapshot may not see them, so for it every run has some.
 -- Called by: _cancel.   Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._mark_parent(run_id uuid)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflowd.runs as known set due_at = now()
    where known.run_id = _mark_parent.run_id

@@ -3,7 +3,7 @@
 -- has not passed. What a person has does not count.
 -- Called by: _end_undo, _start_undo.   Locks: nothing.
 create or replace function pgflowd._may_be_at_work(run_id uuid)
-returns boolean language plpgsql stable set search_path = '' as $$
+returns boolean language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return exists (
       select from pgflowd.attempts as attempt

@@ -3,6 +3,5 @@
 -- when the handler executed its first statement. Callers' queries inline it.
 -- Called by: _close_attempts, news.   Locks: nothing.
 create or replace function pgflowd._moment()
-returns timestamptz language sql stable as $$
-  select coalesce(nullif(current_setting('pgflowd.moment', true), '')::timestamptz, now())
-$$;
+returns timestamptz language sql stable
+return coalesce(nullif(current_setting('pgflowd.moment', true), '')::timestamptz, now());

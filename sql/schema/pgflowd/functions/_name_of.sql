@@ -2,7 +2,7 @@
 -- Called by: _define, deploy_version, flow_shape, _set_step_options, start, _start_undo,
 -- undecided_tasks, _undo_flow; commands, workers.   Locks: nothing.
 create or replace function pgflowd._name_of(flow_slug text)
-returns text language sql stable set search_path = '' as $$
+returns text language sql stable set search_path = '', pg_temp as $$
   select coalesce((select known.name from pgflowd.versions as known
                     where known.flow_slug = _name_of.flow_slug), _name_of.flow_slug);
 $$;

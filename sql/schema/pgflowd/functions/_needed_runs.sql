@@ -3,7 +3,7 @@
 -- is still to come does not count.
 -- Called by: delete_run, _prune, pgflow.prune_data_older_than.   Locks: nothing.
 create or replace function pgflowd._needed_runs(run_ids uuid[])
-returns setof uuid language sql stable set search_path = '' as $$
+returns setof uuid language sql stable set search_path = '', pg_temp as $$
   select given.run_id
     from unnest(_needed_runs.run_ids) as given (run_id)
    where exists (

@@ -4,7 +4,7 @@
 -- Called by: deploy_version.   Locks: nothing.
 create or replace function pgflowd._next_version(
   name text, shape jsonb, out number int, out flow_slug text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   has_undo constant boolean := _next_version.shape @? '$.steps[*].options.undo ? (@ != null)';
   most constant int := 47 - case when has_undo then length('undo_') else 0 end;

@@ -2,7 +2,7 @@
 -- database is told from one in the code. Rows that would say nothing are not made.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._note_deployed(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   of_flow constant jsonb := pgflowd._tunable_options(_note_deployed.shape -> 'options');
 begin

@@ -8,7 +8,7 @@
 -- _watch_runs, _write_schedule.
 -- Locks: nothing.
 create or replace function pgflowd._notify_due(at timestamptz)
-returns void language plpgsql volatile set search_path = '' as $$
+returns void language plpgsql volatile set search_path = '', pg_temp as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed'
      or exists (select from pgflowd.sweepers as sweeper

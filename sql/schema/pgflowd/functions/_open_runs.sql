@@ -4,7 +4,7 @@
 -- newest 10,000.
 -- Called by: active_runs, stalled_tasks.   Locks: nothing.
 create or replace function pgflowd._open_runs(flow_slug text)
-returns setof uuid language plpgsql stable set search_path = '' as $$
+returns setof uuid language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue record;
   found uuid[];

@@ -2,7 +2,7 @@
 -- Called by: _undoes.   Locks: nothing.
 create or replace function pgflowd._order_of_steps(flow_slug text)
 returns table (earlier text, later text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with recursive pairs (earlier, later) as (
     select dep.dep_slug, dep.step_slug from pgflow.deps as dep where dep.flow_slug = _order_of_steps.flow_slug
     union

@@ -3,7 +3,7 @@
 -- task.
 -- Called by: report, _report_singly.   Locks: nothing.
 create or replace function pgflowd._parse_reports(reports jsonb)
-returns pgflowd.element[] language plpgsql immutable set search_path = '' as $$
+returns pgflowd.element[] language plpgsql immutable set search_path = '', pg_temp as $$
 declare
   elements pgflowd.element[];
   tasks int;

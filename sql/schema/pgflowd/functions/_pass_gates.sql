@@ -14,7 +14,7 @@
 create or replace function pgflowd._pass_gates(
   flow_slug text, queue_name text, msg_ids bigint[], most int, caps text[], met_needs text[],
   out may_begin bigint[], out others bigint[], out has_put_aside boolean, out are_limited boolean)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   locked record;
   judged pgflowd.gated[];

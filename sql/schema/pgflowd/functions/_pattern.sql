@@ -2,7 +2,7 @@
 -- none.
 -- Called by: flow_shape.   Locks: nothing.
 create or replace function pgflowd._pattern(pattern jsonb)
-returns jsonb language sql immutable set search_path = '' as $$
+returns jsonb language sql immutable set search_path = '', pg_temp as $$
   select case when pattern is null or pattern = 'null' then '{"defined": false}'
               else jsonb_build_object('defined', true, 'value', pattern) end;
 $$;

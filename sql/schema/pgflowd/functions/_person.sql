@@ -5,7 +5,7 @@
 -- Called by: _hold_task, task_claim.
 -- Locks: the row, against its deletion; it waits for nobody but who deletes or inserts it just now.
 create or replace function pgflowd._person(queue_name text, actor text)
-returns uuid language plpgsql set search_path = '' as $$
+returns uuid language plpgsql set search_path = '', pg_temp as $$
 declare
   person constant text := left(coalesce(nullif(_person.actor, ''), session_user), 200);
   id constant uuid := pgflowd._person_id(_person.queue_name, person);

@@ -2,7 +2,7 @@
 -- same, made of a hash of both.
 -- Called by: _is_person, _person, _task_events.   Locks: nothing.
 create or replace function pgflowd._person_id(queue_name text, actor text)
-returns uuid language sql immutable strict set search_path = '' as $$
+returns uuid language sql immutable strict set search_path = '', pg_temp as $$
   select encode(substr(sha256(convert_to(
            lower(_person_id.queue_name collate "C") || ' ' || _person_id.actor, 'UTF8')), 1, 16),
          'hex')::uuid;

@@ -7,7 +7,7 @@
 -- Called by: _process_runs, tick.
 -- Locks: the caller has the key; runs, flows, rows in pgflowd.runs, if they are free.
 create or replace function pgflowd._process_line(key text)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   holder uuid;
   status text;

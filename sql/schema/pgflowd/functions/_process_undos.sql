@@ -3,7 +3,7 @@
 -- cannot be started, that is tried again in a minute, and a notice, PF013, says so.
 -- Called by: _process_runs.   Locks: see _start_undo and _end_undo; the caller holds the runs.
 create or replace function pgflowd._process_undos(run_ids uuid[])
-returns uuid[] language plpgsql set search_path = '' as $$
+returns uuid[] language plpgsql set search_path = '', pg_temp as $$
 declare
   run record;
   again uuid[] := '{}';

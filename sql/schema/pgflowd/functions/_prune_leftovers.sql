@@ -3,7 +3,7 @@
 -- of each queue at most, of one flow or (null) of all; and then workers.
 -- Called by: prune, prune_expired, prune_next.   Locks: these rows.
 create or replace function pgflowd._prune_leftovers(before timestamptz, flow_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   archive record;
 begin

@@ -6,7 +6,7 @@
 create or replace function pgflowd._put_aside(
   run_ids uuid[], step_slugs text[], task_indexes int[], kind text, rests interval[] default null,
   why text default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue record;
 begin

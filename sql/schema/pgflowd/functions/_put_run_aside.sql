@@ -5,7 +5,7 @@
 -- Locks: tasks, skipping locked ones; messages, waits; the caller holds the run.
 create or replace function pgflowd._put_run_aside(
   run_id uuid, read bigint[] default '{}', max_tasks int default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   queue record;

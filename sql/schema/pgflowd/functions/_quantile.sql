@@ -3,7 +3,7 @@
 -- an empty one.
 -- Called by: flow_stats.   Locks: nothing.
 create or replace function pgflowd._quantile(histogram bigint[], share float8)
-returns float8 language plpgsql immutable set search_path = '' as $$
+returns float8 language plpgsql immutable set search_path = '', pg_temp as $$
 declare
   bounds constant float8[] := pgflowd._time_bounds();
   wanted constant float8 := share * (select sum(one) from unnest(histogram) as one);

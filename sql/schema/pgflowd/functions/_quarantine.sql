@@ -6,7 +6,7 @@
 -- Called by: _sweep_leased.   Locks: attempts, messages, waits; the caller holds the task.
 create or replace function pgflowd._quarantine(
   run_id uuid, step_slug text, task_index int, why text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   flow text;
 begin

@@ -5,7 +5,7 @@
 -- Called by: open_tasks, unserved_queues, view flow_status.   Locks: nothing.
 create or replace function pgflowd._queue_status(queue_name text)
 returns table (ready bigint, hidden bigint, oldest_ready_s double precision)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue text := pgmq.format_table_name(_queue_status.queue_name, 'q');
 begin

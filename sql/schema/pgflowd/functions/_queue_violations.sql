@@ -6,7 +6,7 @@
 create or replace function pgflowd._queue_violations(
   flow_slug text, queue_name text, queue regclass, max_rows int)
 returns table (invariant text, flow text, run_id uuid, step_slug text, task_index int, detail text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if queue is null then
     return query select 'I5', _queue_violations.flow_slug, null::uuid, null::text, null::int,

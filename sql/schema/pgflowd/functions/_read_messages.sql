@@ -8,7 +8,7 @@
 create or replace function pgflowd._read_messages(
   queue_name text, max_messages int, hidden_s int)
 returns table (msg_id bigint, read_ct int, enqueued_at timestamptz)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   return query execute format(
     'update pgmq.%1$I as message

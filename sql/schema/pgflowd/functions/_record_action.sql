@@ -17,7 +17,7 @@ create or replace function pgflowd._record_action(
   action text, actor text, run_id uuid default null, flow_slug text default null,
   step_slug text default null, task_index int default null, reason text default null,
   data jsonb default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   insert into pgflowd.actions (actor, action, flow_slug, run_id, step_slug, task_index, reason, data)
   values (

@@ -4,7 +4,7 @@
 create or replace function pgflowd._record_report(
   action text, verdict text, actor text, run_id uuid, step_slug text, task_index int,
   reason text default null, data jsonb default '{}')
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if _record_report.verdict <> 'repeated' then
     perform pgflowd._record_action(

@@ -3,7 +3,7 @@
 -- Called by: reschedule.   Locks: see _record_action.
 create or replace function pgflowd._record_reschedule(
   before pgflowd.runs, start_at timestamptz, expires_at timestamptz, reason text, actor text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if (before.start_at, before.expires_at)
      is distinct from (_record_reschedule.start_at, _record_reschedule.expires_at) then

@@ -3,7 +3,7 @@
 -- are locked or too many.
 -- Called by: _process_line.   Locks: runs and their rows in pgflowd.runs, if they are free; see cancel.
 create or replace function pgflowd._replace_in_line(key text, holder uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   replacing pgflowd.runs;
   reason text;

@@ -3,7 +3,7 @@
 -- Called by: complete, fail, release, task_release.
 -- Locks: the run, its step state, the task, its attempt, its message.
 create or replace function pgflowd._report_alone(element pgflowd.element, output jsonb)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   answer pgflowd.answer := (pgflowd._report_all(array[element], array[output]))[1];
 begin

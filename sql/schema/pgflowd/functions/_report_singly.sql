@@ -6,7 +6,7 @@
 -- Called by: report.   Locks: as report.
 create or replace function pgflowd._report_singly(
   reports jsonb, outputs text[], patient_until timestamptz)
-returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp as $$
 declare
   patience text := current_setting('lock_timeout');
   busy text[] := '{}';

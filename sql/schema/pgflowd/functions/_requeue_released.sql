@@ -4,7 +4,7 @@
 -- their elements' places, with these added.
 -- Called by: _pass_to_core.   Locks: messages; the caller holds the tasks.
 create or replace function pgflowd._requeue_released(elements pgflowd.element[], became text[])
-returns text[] language plpgsql set search_path = '' as $$
+returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   released record;
 begin

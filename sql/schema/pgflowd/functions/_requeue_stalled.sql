@@ -13,7 +13,7 @@
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)
-returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
+returns setof pgflow.step_tasks language plpgsql set search_path = '', pg_temp as $$
 declare
   requeued pgflow.step_tasks[];
   pauses interval[];

@@ -6,7 +6,7 @@
 -- it may still wait, and then does no longer.
 -- Called by: retry.   Locks: messages, waits; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 declare
   task_indexes int[];
   old_ids bigint[];

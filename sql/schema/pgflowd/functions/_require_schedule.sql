@@ -1,7 +1,7 @@
 -- _require_schedule(name): returns a schedule, and locks it. PF002 if there is none of this name.
 -- Called by: pause_schedule, remove_schedule, resume_schedule.   Locks: the schedule.
 create or replace function pgflowd._require_schedule(name text)
-returns pgflowd.schedules language plpgsql set search_path = '' as $$
+returns pgflowd.schedules language plpgsql set search_path = '', pg_temp as $$
 declare
   known pgflowd.schedules;
 begin

@@ -4,7 +4,7 @@
 -- completed_at >= started_at. A task that was queued again and not claimed since starts again.
 -- Called by: _pass_to_core.   Locks: nothing new; the caller holds the tasks.
 create or replace function pgflowd._restore_tasks(elements pgflowd.element[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflow.step_tasks as task
      set status = 'started', last_worker_id = (

@@ -5,7 +5,7 @@
 -- Called by: resume, retry.
 -- Locks: the run, its row in pgflowd.runs, slots of its tasks; see _free.
 create or replace function pgflowd._resume(run_id uuid)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   ready record;
   due_at timestamptz;

@@ -3,7 +3,7 @@
 -- Called by: claim, _fail_reported, _pass_gates, _requeue_released, _requeue_stalled,
 -- _sweep_unleased_task.   Locks: nothing.
 create or replace function pgflowd._ring(queue_name text)
-returns void language sql volatile set search_path = '' as $$
+returns void language sql volatile set search_path = '', pg_temp as $$
   select pgflowd._wake(_ring.queue_name)
    where pgflowd._is_awaited(lower(_ring.queue_name collate "C"));
 $$;

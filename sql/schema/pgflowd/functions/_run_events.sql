@@ -4,7 +4,7 @@
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._run_events(run_id uuid)
 returns table (at timestamptz, event text, actor text, detail jsonb, rank int)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with family as (
     select ours.run_id as id, 'child:' as kind, ours.parent_step, ours.parent_index
       from pgflowd.runs as ours where ours.parent_run_id = _run_events.run_id

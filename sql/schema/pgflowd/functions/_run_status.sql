@@ -11,8 +11,8 @@ create or replace function pgflowd._run_status(
   is_planned boolean default false, is_expired boolean default false,
   is_blocked boolean default false, is_paused boolean default false,
   is_quarantined boolean default false, undo_state text default null)
-returns text language sql immutable as $$
-  select case when undo_state = 'wanted' then 'undoing'
+returns text language sql immutable
+return case when undo_state = 'wanted' then 'undoing'
               when undo_state is not null then undo_state
               when status is null and is_planned and is_blocked then 'blocked'
               when status is null and is_planned then 'scheduled'
@@ -22,4 +22,3 @@ returns text language sql immutable as $$
               when status = 'started' and waits > 0 and waits >= open_tasks
                 then case when is_quarantined then 'quarantined' else 'waiting' end
               else status end;
-$$;

@@ -4,7 +4,7 @@
 create or replace function pgflowd._send_again(
   queue_name text, flow_slug text, run_ids uuid[], step_slugs text[], task_indexes int[],
   hidden_s int default 0)
-returns bigint[] language plpgsql set search_path = '' as $$
+returns bigint[] language plpgsql set search_path = '', pg_temp as $$
 begin
   return array(
     select sent.msg_id

@@ -2,7 +2,7 @@
 -- run:undone or run:undo_failed.
 -- Called by: _end_undo, _start_undo.   Locks: nothing.
 create or replace function pgflowd._send_undo_event(run_id uuid)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   run constant pgflowd.runs := (select known from pgflowd.runs as known
                                  where known.run_id = _send_undo_event.run_id);

@@ -3,7 +3,7 @@
 -- Called by: deploy_version, rollback_version.   Locks: the rows of the name; the caller has its
 -- definition.
 create or replace function pgflowd._set_current(name text, version int)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 declare
   before int;
 begin

@@ -1,7 +1,7 @@
 -- _set_input_schema(flow_slug, shape): the JSON Schema of what runs take becomes that of this shape, or none.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_input_schema(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   wanted constant jsonb := nullif(_set_input_schema.shape -> 'inputSchema', 'null');
 begin

@@ -4,7 +4,7 @@
 -- PF035 where a foreign core cannot keep runs from overlapping.
 -- Called by: _define, deploy_version.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_schedules(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   asked record;
 begin

@@ -2,7 +2,7 @@
 -- are, and another one for others; options do not count.
 -- Called by: deploy_version, versions_of.   Locks: nothing.
 create or replace function pgflowd._shape_fingerprint(shape jsonb)
-returns text language sql immutable set search_path = '' as $$
+returns text language sql immutable set search_path = '', pg_temp as $$
   select md5(jsonb_agg(jsonb_build_array(
            step.value ->> 'slug', coalesce(step.value ->> 'stepType', 'single'),
            (select jsonb_agg(dep.value order by dep.value collate "C")

@@ -3,7 +3,7 @@
 -- the server's clock was set back. Returns whether one of them is visible now.
 -- Called by: claim.   Locks: nothing new; the caller holds the messages.
 create or replace function pgflowd._show_young(queue_name text, msg_ids bigint[])
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   is_visible boolean;
 begin

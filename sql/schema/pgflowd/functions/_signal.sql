@@ -6,7 +6,7 @@
 create or replace function pgflowd._signal(
   run_id uuid, name text, payload jsonb, actor text, dedup text,
   out signal_id bigint, out is_new boolean)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   max_bytes constant int := pgflowd.setting('checkpoint_max')::int;

@@ -5,7 +5,7 @@
 -- Called by: _requeue_stalled.   Locks: nothing.
 create or replace function pgflowd._stall_pause(
   run_id uuid, step_slug text, task_index int, times int)
-returns interval language sql immutable set search_path = '' as $$
+returns interval language sql immutable set search_path = '', pg_temp as $$
   select case when times > 2 then make_interval(secs =>
     least(60, 2.0 ^ least(times - 2, 6))
     * (0.5 + (hashtextextended(concat(run_id, '/', step_slug, '#', task_index), 0) & 1023) / 1023.0))

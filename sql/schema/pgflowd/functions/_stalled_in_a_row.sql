@@ -4,7 +4,7 @@
 -- Called by: _requeue_stalled, stalled_tasks, _sweep_leased, _sweep_unleased_task.
 -- Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
-returns int language plpgsql stable set search_path = '' as $$
+returns int language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return (
     select count(*)

@@ -8,7 +8,7 @@ create or replace function pgflowd._start_each(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval, with_run text[], are_limited boolean default false,
   with_trace boolean default false)
-returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = '', pg_temp as $$
 declare
   middle constant int := cardinality(msg_ids) / 2;
 begin

@@ -4,7 +4,7 @@
 -- Called by: fire_schedule, tick.   Locks: see start.
 create or replace function pgflowd._start_scheduled(
   schedule pgflowd.schedules, tick timestamptz, key text, actor text, out run_id uuid, out status text)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   select started.run_id, started.status into run_id, status
     from pgflowd.start(

@@ -5,7 +5,7 @@
 -- Called by: _process_undos.
 -- Locks: attempts, that flow, what a start locks; the caller holds the run and its row in pgflowd.runs.
 create or replace function pgflowd._start_undo(run_id uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   core constant pgflow.runs := (select run from pgflow.runs as run where run.run_id = _start_undo.run_id);
   ours constant pgflowd.runs := (select run from pgflowd.runs as run

@@ -3,7 +3,7 @@
 -- Called by: run_timeline.   Locks: nothing.
 create or replace function pgflowd._step_events(run_id uuid)
 returns table (at timestamptz, event text, step_slug text, detail jsonb, rank int)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select one.at, 'step:' || one.word, state.step_slug,
          case one.word when 'started' then jsonb_build_object('tasks', state.initial_tasks)
                        else jsonb_build_object('error', state.error_message,

@@ -4,7 +4,7 @@
 -- Called by: value_part.   Locks: nothing.
 create or replace function pgflowd._stored_value(
   run_id uuid, step_slug text, task_index int, what text)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select case when _stored_value.what = 'input' and _stored_value.step_slug is null then coalesce(
                 (select run.input from pgflow.runs as run where run.run_id = _stored_value.run_id),
                 (select run.input from pgflowd.runs as run where run.run_id = _stored_value.run_id))

@@ -8,7 +8,7 @@
 -- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals, awaits;
 -- the caller holds runs and tasks.
 create or replace function pgflowd._suspend(elements pgflowd.element[], became text[])
-returns text[] language plpgsql set search_path = '' as $$
+returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   suspended record;
   queue record;

@@ -4,7 +4,7 @@
 -- sleeps, and its daemon keeps it up.
 -- Called by: sweep, sweep_dead.   Locks: the rows, skipping locked ones.
 create or replace function pgflowd._sweep_doorbells(worker_id uuid)
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   delete from pgflowd.doorbells as bell
    using (select one.queue, one.owner
             from pgflowd.doorbells as one

@@ -7,7 +7,7 @@
 create or replace function pgflowd._sweep_leased(
   worker_id uuid, reason text, only_lapsed boolean, max_tasks int,
   out recovered int, out given_up int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   stalled record;
   kept record;

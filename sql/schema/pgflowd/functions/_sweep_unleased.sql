@@ -4,7 +4,7 @@
 -- Called by: sweep.   Locks: see _sweep_unleased_task.
 create or replace function pgflowd._sweep_unleased(
   stale_threshold interval, max_tasks int, out recovered int, out given_up int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   stale record;
   became text;

@@ -8,7 +8,7 @@
 -- Locks: the task, unless it is locked; its message, likewise; see _give_up.
 create or replace function pgflowd._sweep_unleased_task(
   run_id uuid, step_slug text, task_index int, started_at timestamptz, run_failed boolean)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   task pgflow.step_tasks;
   times int;

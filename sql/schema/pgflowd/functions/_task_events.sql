@@ -4,7 +4,7 @@
 create or replace function pgflowd._task_events(run_id uuid)
 returns table (at timestamptz, event text, step_slug text, task_index int, token bigint, actor text,
                detail jsonb, rank int)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with task as (
     select one.step_slug, one.task_index, one.status, one.queued_at, one.started_at,
            one.completed_at, one.failed_at, one.last_requeued_at, one.error_message,

@@ -5,12 +5,11 @@
 -- Called by: list_inbox, list_tasks, view task_status.   Locks: nothing.
 create or replace function pgflowd._task_status(
   status text, wait_kind text, held_until timestamptz, moment timestamptz)
-returns text language sql immutable as $$
-  select case when status = 'started' and held_until < moment then 'lapsed'
+returns text language sql immutable
+return case when status = 'started' and held_until < moment then 'lapsed'
               when status = 'started' then 'leased'
               when status <> 'queued' then status
               when wait_kind in ('paused', 'quarantined') then wait_kind
               when wait_kind is not null then 'waiting'
               when held_until > moment then 'delayed'
               else 'ready' end;
-$$;

@@ -4,7 +4,7 @@
 -- nobody. The wait of a task that waits for no further run is due.
 -- Called by: _process_due_awaits.   Locks: nothing; the caller holds the awaits, and who waits.
 create or replace function pgflowd._tell_waiters(due pgflowd.awaits[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   planned constant uuid[] := array(
     select one.run_id from unnest(due) as one

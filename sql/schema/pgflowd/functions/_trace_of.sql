@@ -6,7 +6,7 @@
 -- Called by: _start_attempts.   Locks: nothing.
 create or replace function pgflowd._trace_of(
   run_id uuid, step_slug text, task_index int, token bigint)
-returns jsonb language plpgsql stable set search_path = '' as $$
+returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
   ours pgflowd.runs;
   previous text;

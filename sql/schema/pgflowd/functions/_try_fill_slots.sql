@@ -4,7 +4,7 @@
 -- Called by: _check_limits, _pass_slots, _write_option, refill_limits.
 -- Locks: the key of the limit, if it is free; see _fill_slots.
 create or replace function pgflowd._try_fill_slots(limit_key text)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   held record;
 begin

@@ -4,7 +4,7 @@
 -- does.
 -- Called by: prune_versions, _start_undo, _undo_violations; workers, commands.   Locks: nothing.
 create or replace function pgflowd._undo_flow(flow_slug text)
-returns text language plpgsql stable set search_path = '' as $$
+returns text language plpgsql stable set search_path = '', pg_temp as $$
 declare
   named constant text := pgflowd._name_of(_undo_flow.flow_slug);
 begin

@@ -3,7 +3,7 @@
 -- that is what its undo is for. Without those that an earlier undo has undone.
 -- Called by: _start_undo, _undo_violations.   Locks: nothing.
 create or replace function pgflowd._undo_plan(run_id uuid, flow_slug text, generation int)
-returns jsonb language plpgsql stable set search_path = '' as $$
+returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return (
     select coalesce(jsonb_object_agg(step.step_slug, step.indexes), '{}')

@@ -3,7 +3,7 @@
 -- Called by: _end_undo, run_undos, _undo_plan.   Locks: nothing.
 create or replace function pgflowd._undo_tasks(undo_run_id uuid)
 returns table (step_slug text, task_index int, state text, error text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select plan.step_slug, given.task_index::int,
          case when task.status = 'completed' and failure.message is null then 'undone'
               when task.status = 'completed' or run.status <> 'started' then 'failed'

@@ -3,7 +3,7 @@
 create or replace function pgflowd._undo_violations(run_ids uuid[], max_rows int)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   return query

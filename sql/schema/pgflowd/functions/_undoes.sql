@@ -2,7 +2,7 @@
 -- map where that is one, and after the undos of all that come after it.
 -- Called by: _undo_flow.   Locks: nothing.
 create or replace function pgflowd._undoes(undo_flow text, flow_slug text)
-returns boolean language plpgsql stable set search_path = '' as $$
+returns boolean language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return not exists (
       select from pgflowd.step_options as option

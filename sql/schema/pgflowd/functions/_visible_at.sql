@@ -3,7 +3,7 @@
 -- Called by: _put_run_aside, resend, run_steps, run_troubles, view task_status.   Locks: nothing.
 create or replace function pgflowd._visible_at(queue_name text, msg_ids bigint[])
 returns table (msg_id bigint, visible_at timestamptz)
-language plpgsql stable strict set search_path = '' as $$
+language plpgsql stable strict set search_path = '', pg_temp as $$
 declare
   queue regclass := to_regclass(format(
     'pgmq.%I', pgmq.format_table_name(_visible_at.queue_name, 'q')));

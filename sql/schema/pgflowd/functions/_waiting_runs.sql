@@ -2,7 +2,7 @@
 -- longest first; of ten thousand tasks at most, since to count more takes too long.
 -- Called by: list_flows, _open_runs, view flow_status.   Locks: nothing.
 create or replace function pgflowd._waiting_runs(flow_slug text)
-returns setof uuid language plpgsql stable rows 10 set search_path = '' as $$
+returns setof uuid language plpgsql stable rows 10 set search_path = '', pg_temp as $$
 begin
   return query
     select wait.run_id from pgflowd.waits as wait

@@ -4,6 +4,6 @@
 -- _start_undo, _suspend.
 -- Locks: nothing.
 create or replace function pgflowd._wake(queue_name text)
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   select pg_notify('pgflowd', lower(_wake.queue_name collate "C"));
 $$;

@@ -3,7 +3,7 @@
 -- Called by: cancel, _mark_failed, undo.   Locks: its row in pgflowd.runs; the caller holds the run.
 create or replace function pgflowd._want_undo(
   run_id uuid, flow_slug text, actor text, reason text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   insert into pgflowd.runs as known (run_id, flow_slug, due_at, undo_state, undo_generation,
                                      undo_wanted_at, undo_by, undo_reason)

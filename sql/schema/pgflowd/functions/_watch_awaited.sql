@@ -2,7 +2,7 @@
 -- marked, and the row is due then; or it has ended already, or is gone, and who waits is told.
 -- Called by: _process_due_awaits.   Locks: see _watch_runs; the caller holds the awaits and the awaited runs.
 create or replace function pgflowd._watch_awaited(due pgflowd.awaits[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   open constant uuid[] := array(
     select one.awaited from unnest(due) as one

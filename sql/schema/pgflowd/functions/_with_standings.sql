@@ -5,7 +5,7 @@
 -- task is released.
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._with_standings(elements pgflowd.element[])
-returns pgflowd.element[] language plpgsql set search_path = '' as $$
+returns pgflowd.element[] language plpgsql set search_path = '', pg_temp as $$
 begin
   return (
     select array_agg((

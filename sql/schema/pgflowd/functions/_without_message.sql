@@ -6,7 +6,7 @@
 -- Called by: run_violations, resend, stalled_tasks.   Locks: nothing.
 create or replace function pgflowd._without_message(run_ids uuid[], width int default null)
 returns table (run_id uuid, step_slug text, task_index int)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   queue record;

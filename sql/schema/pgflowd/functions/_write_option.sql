@@ -5,7 +5,7 @@
 -- Called by: _define, deploy_version, set_option.   Locks: what it changes; see refill_limits.
 create or replace function pgflowd._write_option(
   flow_slug text, step_slug text, option text, value jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   is_of_flow constant boolean := _write_option.step_slug = '';
   given constant jsonb := coalesce(nullif(_write_option.value, 'null'),

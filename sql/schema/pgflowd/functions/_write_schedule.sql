@@ -5,7 +5,7 @@
 create or replace function pgflowd._write_schedule(
   name text, flow_slug text, cron text, input jsonb, timezone text, overlap text, catchup text,
   origin text, actor text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if _write_schedule.overlap <> 'allow' then
     perform pgflowd._require_own_core('schedules whose runs may not overlap');

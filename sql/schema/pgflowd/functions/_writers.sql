@@ -4,7 +4,7 @@
 -- `snapshot`, if this transaction's own snapshot may be older than the locks that it looks at.
 -- Called by: due_writers, writers.   Locks: nothing.
 create or replace function pgflowd._writers(tables oid[], known text[])
-returns text[] language sql set search_path = '' as $$
+returns text[] language sql set search_path = '', pg_temp as $$
   select array(
     select distinct held.virtualtransaction
       from pg_catalog.pg_locks as held

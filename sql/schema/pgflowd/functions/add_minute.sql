@@ -3,7 +3,7 @@
 -- histograms ran and waited.
 -- Called by: workers.   Locks: the flow's row, for a key; rows of minutes, by step.
 create or replace function pgflowd.add_minute(flow_slug text, steps jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   insert into pgflowd.minutes as known (flow_slug, at, step_slug, completed, failed, timed_out, crashed,

@@ -4,7 +4,7 @@
 -- Called by: workers.
 -- Locks: the new row; it waits for a transaction that takes the same doorbell down.
 create or replace function pgflowd.arm(queue_name text, owner uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
   insert into pgflowd.doorbells (queue, owner) values (arm.queue_name, arm.owner)
     on conflict on constraint doorbells_pkey do nothing;

@@ -3,7 +3,7 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.cancellations(tokens bigint[])
 returns table (run_id uuid, cancelled_by text, cancel_reason text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select run.run_id, run.cancelled_by, run.cancel_reason
     from pgflowd.runs as run
    where run.cancelled_at is not null

@@ -5,7 +5,7 @@
 -- Called by: workers.   Locks: the task, without waiting; its checkpoint.
 create or replace function pgflowd.checkpoint_drop(
   run_id uuid, step_slug text, task_index int, token bigint, name text)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 begin
   if checkpoint_drop.name ~ '^(sleep|signal|runs) ' then
     raise exception 'checkpoint % belongs to a wait', quote_literal(left(checkpoint_drop.name, 210))

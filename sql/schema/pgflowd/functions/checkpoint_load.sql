@@ -4,7 +4,7 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.checkpoint_load(run_id uuid, step_slug text, task_index int)
 returns table (name text, version int, saved_at timestamptz, data jsonb)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   max_bytes constant bigint := 128 * 1024 * 1024;
   bytes bigint;

@@ -12,7 +12,7 @@
 create or replace function pgflowd.checkpoint_save(
   run_id uuid, step_slug text, task_index int, token bigint, name text, data text,
   version int default 1, lease interval default '30 s')
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   max_names constant int := 10000;
   max_bytes_in_all constant int := 64 * 1024 * 1024;

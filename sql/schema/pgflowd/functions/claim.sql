@@ -21,7 +21,7 @@
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
   with_run text[] default null, caps text[] default null, with_trace boolean default false)
-returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = '', pg_temp as $$
 declare
   leaving boolean;
   silent boolean;

@@ -9,7 +9,7 @@
 create or replace function pgflowd.compare_options(flow_slug text, shape jsonb)
 returns table (step_slug text, option text, code jsonb, deployed jsonb, database jsonb,
                is_tuned boolean)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with owner as (
     select '' as step_slug, 0::bigint as nr,
            pgflowd._default_options()

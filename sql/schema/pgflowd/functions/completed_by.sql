@@ -3,7 +3,7 @@
 -- moment.
 -- Called by: no current release.   Locks: nothing.
 create or replace function pgflowd.completed_by(worker_id uuid, run_ids uuid[])
-returns bigint language plpgsql stable set search_path = '' as $$
+returns bigint language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return (
     select count(*)

@@ -7,7 +7,7 @@ create or replace function pgflowd.count_runs(
   until timestamptz default null, labels jsonb default null, search text default null,
   with_undos boolean default false, max_found int default 1001, max_seen int default 20000)
 returns table (found bigint, seen bigint, searched_to timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select count(*) filter (where not one.is_behind), min(one.seen), min(one.end_at)
     from pgflowd._found_runs(
            count_runs.flow_slug, count_runs.statuses, count_runs.since, count_runs.until,

@@ -8,7 +8,7 @@ create or replace function pgflowd.daemons(max_rows int default 200)
 returns table (daemon_id uuid, name text, host text, pid int, version text, started_at timestamptz,
                heartbeat_at timestamptz, age_s float8, state text, is_silent boolean, living bigint,
                tasks bigint, lapses_in_s float8, status jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select one.daemon_id, one.name, one.host, one.pid, one.version, one.started_at, one.heartbeat_at,
          extract(epoch from now() - one.heartbeat_at)::float8, one.state,
          one.is_silent and not one.is_ending, work.living, work.tasks, work.lapses_in_s, one.status

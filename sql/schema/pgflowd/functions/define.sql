@@ -10,7 +10,7 @@
 create or replace function pgflowd.define(
   flow_slug text, shape jsonb, may_lose_data boolean default false, actor text default null,
   take_code boolean default false)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   answer constant jsonb := pgflowd._define(define.flow_slug, define.shape, define.may_lose_data,
                                            define.take_code);

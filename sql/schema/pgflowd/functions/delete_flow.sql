@@ -4,7 +4,7 @@
 -- Called by: `pgflowd flows delete`; operators.   Locks: see pgflow.delete_flow_and_data.
 create or replace function pgflowd.delete_flow(
   flow_slug text, reason text default null, actor text default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pgflowd._lock_definition(delete_flow.flow_slug);
   perform pgflowd._require_flow(delete_flow.flow_slug);

@@ -8,7 +8,7 @@
 create or replace function pgflowd.deploy_version(
   name text, shape jsonb, actor text default null, code text default null,
   take_code boolean default false, out flow_slug text, out is_new boolean)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   wanted constant text := pgflowd._shape_fingerprint(deploy_version.shape);
   before pgflowd.versions;

@@ -4,7 +4,7 @@
 create or replace function pgflowd.due_schedules(max_rows int default 50)
 returns table (name text, cron text, timezone text, catchup text, due_at timestamptz,
                ticks_from timestamptz, read_at timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select schedule.name, schedule.cron, schedule.timezone, schedule.catchup, schedule.due_at,
          schedule.ticks_from, now()
     from pgflowd.schedules as schedule

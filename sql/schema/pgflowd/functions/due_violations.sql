@@ -7,7 +7,7 @@
 create or replace function pgflowd.due_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language plpgsql stable set search_path = '' set jit = off set enable_sort = off
+language plpgsql stable set search_path = '', pg_temp set jit = off set enable_sort = off
   set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin

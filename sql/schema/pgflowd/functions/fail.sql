@@ -7,7 +7,7 @@ create or replace function pgflowd.fail(
   run_id uuid, step_slug text, task_index int, token bigint, error_message text,
   error_type text default null, traceback text default null, outcome text default 'failed',
   retry boolean default true, delay interval default null, usage jsonb default null)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 begin
   if fail.outcome is null or fail.outcome not in ('failed', 'timed_out', 'crashed') then
     raise exception 'a failure cannot have outcome %', coalesce(fail.outcome, 'null')

@@ -4,7 +4,7 @@
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.find_runs(digits text, max_runs int default 2)
 returns table (run_id uuid, flow_slug text, started_at timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select found.run_id, found.flow_slug, found.started_at
     from ((select run.run_id, run.flow_slug, run.started_at, run.started_at as at
              from (select one.run_id, one.flow_slug, one.started_at from pgflow.runs as one

@@ -6,7 +6,7 @@
 create or replace function pgflowd.flow_buckets(
   flow_slug text default null, since interval default interval '1 hour', buckets int default 12)
 returns table (flow_slug text, bucket int, ok bigint, failed bigint)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select one.flow_slug, placed.bucket, sum(one.completed)::bigint, sum(one.failed)::bigint
     from (select least(greatest(flow_buckets.buckets, 1), 1440) as most) as wanted
    cross join pgflow.flows as flow

@@ -5,7 +5,7 @@
 create or replace function pgflowd.flow_grid(flow_slug text, max_runs int default 30)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps text[], statuses text[])
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select run.run_id, run.flow_slug, run.status, run.started_at, run.ended_at, state.steps,
          state.statuses
     from (select flow.slug, newest.run_id, newest.started_at

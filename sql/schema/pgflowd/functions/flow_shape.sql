@@ -4,7 +4,7 @@
 -- older core has no column, the value is how that core behaves.
 -- Called by: compare_options, deploy_version, set_option; workers, commands.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select jsonb_build_object(
            'options', jsonb_build_object(
              'maxAttempts', flow.opt_max_attempts, 'baseDelay', flow.opt_base_delay,

@@ -8,7 +8,7 @@ create or replace function pgflowd.flow_stats(
 returns table (flow_slug text, step_slug text, completed bigint, failed bigint, timed_out bigint,
                crashed bigint, ran_p50_s float8, ran_p95_s float8, waited_p50_s float8,
                waited_p95_s float8)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with told as materialized (
     select one.*
       from pgflow.flows as flow

@@ -4,7 +4,7 @@
 -- _open_tasks, open_tasks, pause_flow, _prune, _prune_leftovers, prune_versions, resume_flow, set_option,
 -- _undo_flow; workers, commands.   Locks: nothing.
 create or replace function pgflowd.flows_of(name text)
-returns text[] language sql stable set search_path = '' as $$
+returns text[] language sql stable set search_path = '', pg_temp as $$
   select coalesce(nullif(array(select known.flow_slug from pgflowd.versions as known
                                 where known.name = flows_of.name order by known.version), '{}'),
                   array[flows_of.name]);

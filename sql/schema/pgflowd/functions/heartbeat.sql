@@ -12,7 +12,7 @@
 -- Locks: tasks, then their attempts and messages, skipping locked ones: it waits for nothing.
 create or replace function pgflowd.heartbeat(
   worker_id uuid, tokens bigint[], lease interval default '30 s')
-returns table (token bigint, verdict text) language plpgsql set search_path = '' as $$
+returns table (token bigint, verdict text) language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   locked bigint[];

@@ -6,7 +6,7 @@
 -- Called by: workers.   Locks: attempts, skipping locked ones.
 create or replace function pgflowd.keep_last(
   worker_id uuid, tokens bigint[], told text[], printed text[], printed_lines int[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflowd.attempts as attempt
      set progress = coalesce(given.told::jsonb || jsonb_build_object('at', attempt.ended_at),

@@ -7,7 +7,7 @@ create or replace function pgflowd.kept_output(
   max_attempts int default 20)
 returns table (step_slug text, task_index int, token bigint, attempt int, outcome text,
                started_at timestamptz, ended_at timestamptz, printed text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select one.step_slug, one.task_index, one.token, one.attempt, one.outcome, one.started_at,
          one.ended_at, one.printed
     from (select known.step_slug, known.task_index, known.token, known.ended_at

@@ -4,7 +4,7 @@
 create or replace function pgflowd.limit_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select 'I17', null::text, null::uuid, null::text, null::int,
          format('limit %L has %s places, and %s leases', lease.limit_key, max(slot.most), count(*))
     from pgflowd.slots as slot

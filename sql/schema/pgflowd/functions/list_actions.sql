@@ -5,7 +5,7 @@
 create or replace function pgflowd.list_actions(
   run_id uuid default null, after timestamptz default null, actor text default null,
   max_actions int default 20)
-returns setof pgflowd.actions language sql stable set search_path = '' as $$
+returns setof pgflowd.actions language sql stable set search_path = '', pg_temp as $$
   select found.*
     from ((select action.* from pgflowd.actions as action
             where list_actions.run_id is null

@@ -2,7 +2,7 @@
 -- something.
 -- Called by: _is_served; commands.   Locks: nothing.
 create or replace function pgflowd.list_caps(flow_slug text)
-returns table (name text, caps text[]) language plpgsql stable set search_path = '' as $$
+returns table (name text, caps text[]) language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return query
     select worker.function_name, known.caps

@@ -4,7 +4,7 @@
 create or replace function pgflowd.list_checkpoints(run_id uuid, max_rows int default 1000)
 returns table (step_slug text, task_index int, name text, version int, saved_at timestamptz,
                data jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select saved.step_slug, saved.task_index, saved.name, saved.version, saved.saved_at, saved.data
     from pgflowd.checkpoints as saved
    where saved.run_id = list_checkpoints.run_id

@@ -2,7 +2,7 @@
 -- that each is: itself, or the one that had its singleton key.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.list_children(run_id uuid, step_slug text, task_index int)
-returns table (child_id uuid, run_id uuid) language sql stable set search_path = '' as $$
+returns table (child_id uuid, run_id uuid) language sql stable set search_path = '', pg_temp as $$
   select run.run_id, run.run_id from pgflowd.runs as run
    where run.parent_run_id = list_children.run_id and run.parent_step = list_children.step_slug
      and run.parent_index = list_children.task_index

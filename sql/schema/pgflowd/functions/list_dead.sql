@@ -7,7 +7,7 @@ create or replace function pgflowd.list_dead(
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, attempts int,
                token bigint, outcome text, error_type text, error_message text,
                failed_at timestamptz)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   flows constant text[] := case when list_dead.flow is not null
                                 then pgflowd.flows_of(list_dead.flow) end;

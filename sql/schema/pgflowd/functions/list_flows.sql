@@ -13,7 +13,7 @@ returns table (flow_slug text, steps int, queue_name text, is_watched boolean, q
                last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
                waiting bigint, planned bigint, paused_at timestamptz, paused_by text,
                pause_reason text, undoes text, name text, version int, old_versions int, old_runs bigint)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   flow record;

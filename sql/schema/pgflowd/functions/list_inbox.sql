@@ -6,7 +6,7 @@ create or replace function pgflowd.list_inbox(max_rows int default 200)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, status text,
                attempts int, kind text, name text, why text, since timestamptz,
                until timestamptz, is_unserved boolean, worker text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select wait.run_id, wait.step_slug, wait.task_index, task.flow_slug,
          pgflowd._task_status(task.status, wait.kind, wait.due_at, now()), task.attempts_count,
          wait.kind, wait.name, wait.why, wait.since, wait.due_at,

@@ -5,7 +5,7 @@
 create or replace function pgflowd.list_limits(flow_slug text, max_rows int default 20)
 returns table (limit_key text, steps text[], slots int, taken int, waiting bigint,
                first_since timestamptz, holders text[])
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with limited as (
     select option.limit_name as name, array_agg(distinct option.step_slug order by option.step_slug) as steps,
            max(option.limit_slots) as slots

@@ -13,7 +13,7 @@ create or replace function pgflowd.list_runs(
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
                start_at timestamptz, labels jsonb, share float8, undo_of uuid)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select listed.run_id, listed.flow_slug, listed.status, listed.started_at, listed.ended_at,
          listed.steps, listed.steps_done, listed.error_message, listed.start_at, listed.labels,
          listed.share, listed.undo_of

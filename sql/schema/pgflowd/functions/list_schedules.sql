@@ -6,7 +6,7 @@ returns table (name text, flow_slug text, cron text, timezone text, input jsonb,
                catchup text, origin text, next_at timestamptz, last_at timestamptz,
                last_run_id uuid, last_status text, error text, failed_at timestamptz,
                paused_at timestamptz, paused_by text, changed_at timestamptz, changed_by text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select schedule.name, schedule.flow_slug, schedule.cron, schedule.timezone, schedule.input,
          schedule.overlap, schedule.catchup, schedule.origin,
          case when schedule.due_at = schedule.ticks_from and schedule.due_at > now()

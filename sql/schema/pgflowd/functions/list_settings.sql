@@ -4,7 +4,7 @@
 create or replace function pgflowd.list_settings()
 returns table (name text, value jsonb, takes text, means text, changed_by text,
                changed_at timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select known.name, pgflowd.setting(known.name), known.takes, known.means, kept.changed_by,
          kept.changed_at
     from (values

@@ -6,7 +6,7 @@ create or replace function pgflowd.list_signals(
   run_id uuid default null, only_open boolean default false, max_rows int default 20)
 returns table (signal_id bigint, run_id uuid, name text, payload jsonb, dedup text, sent_by text,
                sent_at timestamptz, step_slug text, task_index int, consumed_at timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select found.*
     from ((select signal.signal_id, signal.run_id, signal.name, signal.payload, signal.dedup,
                   signal.sent_by, signal.sent_at, signal.step_slug, signal.task_index,

@@ -10,7 +10,7 @@ create or replace function pgflowd.list_tasks(
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, status text,
                attempts int, kind text, name text, why text, since timestamptz,
                until timestamptz, is_unserved boolean, worker text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select task.run_id, task.step_slug, task.task_index, task.flow_slug, judged.status,
          task.attempts_count, wait.kind, wait.name, wait.why,
          coalesce(wait.since, held.started_at, task.started_at, task.queued_at) as since,

@@ -5,7 +5,7 @@
 -- Called by: the sweeper.   Locks: nothing.
 create or replace function pgflowd.look_at_queues(queue_names text[])
 returns table (queue_name text, due_in_s double precision)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 begin
   foreach queue_name in array look_at_queues.queue_names loop
     continue when exists (select from pgflowd.paused_flows as paused

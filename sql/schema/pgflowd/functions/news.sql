@@ -8,7 +8,7 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
 returns table (run_id uuid, step_slug text, status text, took_s float8, error text, ended_at float8)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   moment constant timestamptz := pgflowd._moment();

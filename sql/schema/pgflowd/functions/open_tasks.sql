@@ -6,7 +6,7 @@
 -- never grow.
 -- Called by: applications.   Locks: nothing.
 create or replace function pgflowd.open_tasks(flows text[])
-returns bigint language plpgsql stable set search_path = '' as $$
+returns bigint language plpgsql stable set search_path = '', pg_temp as $$
 declare
   flow record;
   running bigint;

@@ -4,7 +4,7 @@
 create or replace function pgflowd.orphan_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language sql stable set search_path = '' set jit = off as $$
+language sql stable set search_path = '', pg_temp set jit = off as $$
   select 'I23', null::text, part.run_id, null::text, null::int,
          format('the run is gone, and %s of it is left', part.what)
     from ((select signal.run_id, 'a signal' as what from pgflowd.signals as signal

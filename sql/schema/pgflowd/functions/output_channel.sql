@@ -3,7 +3,7 @@
 -- of this database in it: only roles that may read the settings know it.
 -- Called by: workers, `pgflowd runs follow`.   Locks: nothing.
 create or replace function pgflowd.output_channel(run_id uuid)
-returns text language plpgsql stable set search_path = '' as $$
+returns text language plpgsql stable set search_path = '', pg_temp as $$
 begin
   return (select 'pgflow:output:' || left(encode(sha256(convert_to(
                    (kept.value #>> '{}') || output_channel.run_id, 'UTF8')), 'hex'), 32)

@@ -6,7 +6,7 @@
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.overview_counts()
 returns table (failed bigint, people bigint, quarantined bigint, stalled bigint, dead bigint)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select (select one.found
             from pgflowd.count_runs(statuses => '{failed}', since => now() - interval '1 day') as one),
          (select count(*)

@@ -3,7 +3,7 @@
 -- that has ended or whose lease is lost, or while another transaction has its task locked.
 -- Called by: workers.   Locks: tasks, then their attempts, skipping locked tasks: it waits for nothing.
 create or replace function pgflowd.progress(worker_id uuid, tokens bigint[], told jsonb[])
-returns table (token bigint) language plpgsql set search_path = '' as $$
+returns table (token bigint) language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   locked bigint[];

@@ -8,7 +8,7 @@
 create or replace function pgflowd.prune(
   older_than interval, flow_slug text default null, keep_failed boolean default false,
   max_runs int default 1000, actor text default null)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 declare
   before constant timestamptz := now() - prune.older_than;
   total int := 0;

@@ -6,7 +6,7 @@
 create or replace function pgflowd.prune_next(
   older_than interval, flow_slug text, keep_failed boolean, max_runs int, only_count boolean,
   inout after_at timestamptz, inout after_run uuid, actor text, out pruned int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   before constant timestamptz := now() - prune_next.older_than;
 begin

@@ -4,7 +4,7 @@
 -- Called by: `pgflowd flows prune-versions`; operators.   Locks: the definition of the name; see
 -- pgflow.delete_flow_and_data.
 create or replace function pgflowd.prune_versions(name text, actor text default null)
-returns text[] language plpgsql set search_path = '' as $$
+returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   old record;
   gone text[] := '{}';

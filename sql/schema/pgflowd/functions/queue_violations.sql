@@ -4,7 +4,7 @@
 create or replace function pgflowd.queue_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language plpgsql stable set search_path = '' set jit = off as $$
+language plpgsql stable set search_path = '', pg_temp set jit = off as $$
 #variable_conflict use_column
 declare
   queue record;

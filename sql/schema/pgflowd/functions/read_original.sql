@@ -5,7 +5,7 @@
 create or replace function pgflowd.read_original(
   run_id uuid, step_slug text, task_index int, parts text[])
 returns table (undo jsonb, output jsonb, run_input jsonb, item jsonb)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if not exists (select from pgflowd.runs as run
                   where run.run_id = read_original.run_id and run.undo_of is not null) then

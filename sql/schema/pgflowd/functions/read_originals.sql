@@ -9,7 +9,7 @@
 create or replace function pgflowd.read_originals(
   run_ids uuid[], step_slugs text[], task_indexes int[], asked jsonb, most_bytes int default null)
 returns table (ord int, undo jsonb, output jsonb, run_input jsonb, item jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with given as materialized (
     select one.ord::int, one.run_id, substr(one.step_slug, length('undo_') + 1) as step, one.task_index,
            read_originals.asked -> one.step_slug as parts

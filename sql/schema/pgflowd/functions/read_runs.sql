@@ -4,7 +4,7 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.read_runs(run_ids uuid[], max_bytes bigint)
 returns table (run_id uuid, status text, output jsonb, error text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   known record;
   bytes bigint := 0;

@@ -4,7 +4,7 @@
 -- Called by: operators.   Locks: see sweep and resend.
 create or replace function pgflowd.recover_stalled(
   stale_threshold interval default '60 s', max_tasks int default 500)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pgflowd.refill_limits();
   return (select swept.recovered + lost.resent

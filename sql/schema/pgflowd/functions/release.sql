@@ -5,7 +5,7 @@
 create or replace function pgflowd.release(
   run_id uuid, step_slug text, task_index int, token bigint,
   delay interval default '0', reason text default null)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 begin
   return pgflowd._report_alone(row(
     1, run_id, step_slug, task_index, token, 'released', left(nullif(reason, ''), 4000), null,

@@ -7,7 +7,7 @@
 create or replace function pgflowd.renew_workers(worker_ids uuid[], after interval)
 returns table (worker_id uuid, is_deprecated boolean, visible bigint,
                oldest_s double precision, oldest_run text, due_in_s double precision)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   renewed record;

@@ -19,7 +19,7 @@
 -- messages, waits.
 create or replace function pgflowd.report(reports jsonb, outputs text[])
 returns table (token bigint, verdict text, sqlstate text, message text, run_status text)
-language plpgsql set search_path = '' set lock_timeout = '5s' as $$
+language plpgsql set search_path = '', pg_temp set lock_timeout = '5s' as $$
 #variable_conflict use_column
 declare
   parsed jsonb[];

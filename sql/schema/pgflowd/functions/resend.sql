@@ -9,7 +9,7 @@
 -- Locks: runs, tasks, skipping locked ones; new messages.
 create or replace function pgflowd.resend(
   before_page bigint default null, max_tasks int default 500, out resent int, out next_page bigint)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   last_page bigint := coalesce(resend.before_page, pg_relation_size('pgflow.runs')

@@ -2,7 +2,7 @@
 -- ninety days ago; of each flow at most ten thousand rows. Returns how many minutes are hours now.
 -- Called by: the sweeper.   Locks: rows of minutes.
 create or replace function pgflowd.roll_up_minutes()
-returns bigint language plpgsql set search_path = '' as $$
+returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare
   flow record;
   old record;

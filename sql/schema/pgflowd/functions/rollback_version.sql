@@ -2,7 +2,7 @@
 -- flow. Runs under way stay where they are. PF002 for an unknown flow, or if there is no version before.
 -- Called by: `pgflowd flows rollback`; operators.   Locks: the definition of the name.
 create or replace function pgflowd.rollback_version(name text, actor text default null)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   before pgflowd.versions;
 begin

@@ -5,7 +5,7 @@
 create or replace function pgflowd.run_family(run_id uuid, max_rows int default 1000)
 returns table (run_id uuid, parent_run_id uuid, parent_step text, parent_index int, depth int,
                flow_slug text, status text, started_at timestamptz, ended_at timestamptz)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with recursive above as (
     select run_family.run_id as run_id, 0 as height
     union all

@@ -4,7 +4,7 @@
 -- Called by: commands, _listed_runs, run_steps.   Locks: nothing.
 create or replace function pgflowd.run_progress(run_id uuid)
 returns table (step_slug text, task_index int, attempt int, progress jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select open.step_slug, open.task_index, open.attempt, open.progress
     from pgflow.step_states as state
    cross join lateral (

@@ -13,7 +13,7 @@ returns table (step_slug text, step_type text, deps text[], tasks int, queued in
                completed int, failed int, attempts int, max_attempts int, timeout_s int,
                running_since timestamptz, next_at timestamptz, waiting int, share float8,
                progress jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with counted as materialized (
     select one.step_slug, count(*)::int as tasks,
            count(*) filter (where one.status = 'queued')::int as queued,

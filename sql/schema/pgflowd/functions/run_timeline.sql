@@ -13,7 +13,7 @@
 create or replace function pgflowd.run_timeline(run_id uuid, after timestamptz default null)
 returns table (at timestamptz, event text, step_slug text, task_index int, token bigint, actor text,
                detail jsonb)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select found.at, found.event, found.step_slug, found.task_index, found.token, found.actor,
          jsonb_strip_nulls(coalesce(found.detail, '{}'))
     from (

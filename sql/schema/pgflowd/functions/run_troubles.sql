@@ -10,7 +10,7 @@ returns table (step_slug text, task_index int, token bigint, attempt int, max_at
                outcome text, error_type text, error_message text, traceback text,
                started_at timestamptz, ended_at timestamptz, next_at timestamptz,
                printed_lines int)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select attempt.step_slug, attempt.task_index, attempt.token, attempt.attempt,
          coalesce(step.opt_max_attempts, flow.opt_max_attempts), attempt.outcome,
          attempt.error_type, attempt.error_message, attempt.traceback, attempt.started_at,

@@ -4,7 +4,7 @@
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_undos(run_id uuid)
 returns table (step_slug text, tasks int, undone int, failed int, open int, error text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select last.step_slug, count(*)::int, count(*) filter (where last.state = 'undone')::int,
          count(*) filter (where last.state = 'failed')::int,
          count(*) filter (where last.state = 'open')::int, min(nullif(last.error, ''))

@@ -7,7 +7,7 @@
 create or replace function pgflowd.run_violations(run_ids uuid[], max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = '', pg_temp
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1
   set jit = off as $$

@@ -15,7 +15,7 @@ returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
                start_at timestamptz, labels jsonb, share float8, undo_of uuid, seen bigint,
                end_at timestamptz, end_id uuid)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with found as materialized (
     select * from pgflowd._found_runs(
       search_runs.flow_slug, search_runs.statuses, search_runs.since, search_runs.until,

@@ -9,7 +9,7 @@
 -- refill_limits.
 create or replace function pgflowd.set_option(
   flow_slug text, step_slug text, option text, value jsonb, actor text default null)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   one text;
   shape jsonb;

@@ -3,7 +3,7 @@
 -- PF020 for an unknown name, or a value that the name does not take.
 -- Called by: `pgflowd db set`; operators.   Locks: the setting's row.
 create or replace function pgflowd.set_setting(name text, value jsonb, actor text)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   old jsonb := pgflowd.setting(set_setting.name);
   fits boolean := case set_setting.name

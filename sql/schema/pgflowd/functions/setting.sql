@@ -14,7 +14,7 @@
 -- Called by: checkpoint_save, _crash_limit, _delete_attempts, list_settings, prune_expired,
 -- set_setting, _signal, pgflow._check_map_length; commands.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
-returns jsonb language plpgsql stable set search_path = '' as $$
+returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
   value jsonb := (select kept.value from pgflowd.settings as kept
                    where kept.name = setting.name);

@@ -4,7 +4,7 @@
 -- role has made by defining a flow. A queue of another owner is left alone.
 -- Called by: watch_queue; db migrate.   Locks: nothing but the tables' rights.
 create or replace function pgflowd.share_queue(queue_name text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue regclass := pg_catalog.to_regclass(pg_catalog.format(
     'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'q')));

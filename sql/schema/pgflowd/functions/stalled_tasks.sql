@@ -9,7 +9,7 @@ create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
                attempt int, started_at timestamptz, stalled_at timestamptz, times int, reason text)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with open as materialized (
     select one.run_id from pgflowd._open_runs(null) as one (run_id)
      union

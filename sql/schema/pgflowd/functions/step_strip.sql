@@ -5,7 +5,7 @@
 create or replace function pgflowd.step_strip(run_id uuid, step_slug text, cells int default 200)
 returns table (first_index int, last_index int, queued int, waiting int, started int, completed int,
                failed int, skipped int)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   with size as (
     select one.task_index + 1 as tasks, (one.task_index / step_strip.cells) + 1 as width
       from pgflow.step_tasks as one

@@ -10,7 +10,7 @@
 create or replace function pgflowd.sweep(
   stale_threshold interval default '60 s', max_tasks int default 500,
   out recovered int, out given_up int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   unleased record;
 begin

@@ -7,7 +7,7 @@
 -- given up, unless it is locked.
 create or replace function pgflowd.sweep_dead(
   worker_id uuid, reason text, max_tasks int default 500, out recovered int, out given_up int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   select swept.recovered, swept.given_up into recovered, given_up
     from pgflowd._sweep_leased(sweep_dead.worker_id, coalesce(sweep_dead.reason, 'its worker died'),

@@ -4,7 +4,7 @@
 -- sweepers that are gone are deleted.
 -- Called by: the sweeper.   Locks: its row; rows of others, skipping locked ones.
 create or replace function pgflowd.sweeper_sleeps(sweeper_id uuid, for_s float8)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   delete from pgflowd.sweepers as gone
    where gone.ctid = any(array(

@@ -4,7 +4,7 @@
 -- recovered. A row counts as alive for three of the sweeper's intervals, and at least for half a minute.
 -- Called by: the sweeper.   Locks: its row; rows of others, skipping locked ones.
 create or replace function pgflowd.tell_daemon(status jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   told constant jsonb := tell_daemon.status;
   id constant uuid := (told ->> 'id')::uuid;

@@ -5,7 +5,7 @@
 -- Called by: the sweeper, commands.   Locks: nothing.
 create or replace function pgflowd.undecided_tasks()
 returns table (flow_slug text, kind text, name text, run_id uuid, tasks bigint)
-language sql stable set search_path = '' as $$
+language sql stable set search_path = '', pg_temp as $$
   select one.flow_slug, 'quarantined', null, (array_agg(one.run_id order by one.since))[1], count(*)
     from (select wait.flow_slug, wait.run_id, wait.since from pgflowd.waits as wait
            where wait.kind = 'quarantined' order by wait.since limit 100) as one

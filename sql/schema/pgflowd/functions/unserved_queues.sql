@@ -5,7 +5,7 @@
 -- Called by: the sweeper.   Locks: nothing.
 create or replace function pgflowd.unserved_queues()
 returns table (flow_slug text, queued bigint, oldest_queued_s double precision)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue_name text;
   found int := 0;

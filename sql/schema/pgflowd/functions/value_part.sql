@@ -12,7 +12,7 @@ create or replace function pgflowd.value_part(
   path text[] default '{}', from_member int default 0, max_members int default 200,
   max_bytes int default 65536)
 returns table (name text, type text, length bigint, is_whole boolean, value jsonb)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   brief constant int := 200;  -- characters

@@ -24,7 +24,7 @@
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   runs uuid[] := array(select run.run_id from pgflow.runs as run

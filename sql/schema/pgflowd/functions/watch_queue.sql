@@ -5,7 +5,7 @@
 -- partitioned one cannot have such settings; its partitions are left as they are.
 -- Called by: pgflow._create_queue; workers, commands, db migrate.   Locks: the queue's table, once.
 create or replace function pgflowd.watch_queue(queue_name text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue regclass := format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
 begin

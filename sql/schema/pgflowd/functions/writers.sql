@@ -4,7 +4,7 @@
 -- a statement that begins later sees what it has sent.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.writers(queue_name text, known text[] default null)
-returns text[] language sql set search_path = '' as $$
+returns text[] language sql set search_path = '', pg_temp as $$
   select pgflowd._writers(array[pg_catalog.to_regclass(
     pg_catalog.format('pgmq.%I', 'q_' || writers.queue_name))::oid], writers.known);
 $$;

@@ -2,7 +2,7 @@
 -- them of each. What is left of an earlier wait, which timed out, is no longer waited for.
 -- Called by: _suspend.   Locks: awaits; the caller holds the tasks.
 create or replace function pgflowd._await_ends(elements pgflowd.element[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   delete from pgflowd.awaits as old
    using unnest(_await_ends.elements) as element

@@ -3,7 +3,7 @@
 -- planned here and that the deletion does not see.
 -- Called by: start.   Locks: the flow against deletion.
 create or replace function pgflowd._check_input(flow_slug text, input jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pgflow._lock_starts(_check_input.flow_slug);
   if exists (select from pgflow.steps as step

@@ -3,7 +3,7 @@
 -- Without `retry` the attempts are spent first; `delay` moves the message afterwards.
 -- Called by: _pass_to_core.   Locks: see _fail_tasks; messages with a delay.
 create or replace function pgflowd._fail_reported(elements pgflowd.element[], became text[])
-returns text[] language plpgsql set search_path = '' as $$
+returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   given record;
   ended record;

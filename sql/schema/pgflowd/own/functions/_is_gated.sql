@@ -2,6 +2,5 @@
 -- its own.
 -- Called by: claim, task_claim.   Locks: nothing.
 create or replace function pgflowd._is_gated(flow pgflow.flows)
-returns boolean language sql immutable as $$
-  select (flow).is_gated;
-$$;
+returns boolean language sql immutable
+return (flow).is_gated;

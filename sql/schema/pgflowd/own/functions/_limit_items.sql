@@ -2,7 +2,7 @@
 -- the element of a map, with their keys. An array of elements is unpacked once.
 -- Called by: _pass_gates.   Locks: nothing.
 create or replace function pgflowd._limit_items(flow_slug text, judged pgflowd.gated[])
-returns pgflowd.gated[] language plpgsql set search_path = '' as $$
+returns pgflowd.gated[] language plpgsql set search_path = '', pg_temp as $$
 declare
   map record;
   items jsonb[];

@@ -3,7 +3,7 @@
 -- Called by: _report_all.
 -- Locks: see _complete_tasks and _fail_tasks; messages. The caller holds runs and tasks.
 create or replace function pgflowd._pass_to_core(elements pgflowd.element[], outputs jsonb[])
-returns text[] language plpgsql set search_path = '' as $$
+returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   became text[] := array_fill(null::text, array[cardinality(outputs)]);
   done record;

@@ -4,6 +4,7 @@
 -- _open_tasks, open_tasks, _prune_leftovers, queue_violations, restart_worker, _start_undo, task_claim,
 -- unserved_queues, view flow_status; commands, db migrate.   Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)
-returns table (queue_name text, step_slug text) language sql immutable as $$
+returns table (queue_name text, step_slug text) language sql immutable
+begin atomic
   select pgflow._queue_name(_queues.flow_slug), null::text;
-$$;
+end;

@@ -10,7 +10,7 @@
 -- transaction that holds a task of a run without the run waits, so runs may be locked while tasks
 -- of lesser ones are held. States change only with their run.
 create or replace function pgflowd._report_all(elements pgflowd.element[], outputs jsonb[])
-returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from (select element.* from unnest(elements) as element
                  order by element.run_id, element.step_slug, element.task_index) as element

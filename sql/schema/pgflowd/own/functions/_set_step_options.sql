@@ -3,7 +3,7 @@
 -- Tasks that wait for what their step asked for before are freed by the sweep, and meet the gate again.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   name_of_flow constant text := pgflowd._name_of(_set_step_options.flow_slug);  -- versions share limits
   step record;

@@ -2,7 +2,7 @@
 -- cancel of a run means, is what this shape says.
 -- Called by: _define.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_undo_options(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   on_failure constant text := _set_undo_options.shape #>> '{options,onFailure}';
   on_cancel constant text := _set_undo_options.shape #>> '{options,onCancel}';

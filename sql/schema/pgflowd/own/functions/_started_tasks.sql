@@ -4,7 +4,7 @@
 -- worker_status.   Locks: nothing.
 create or replace function pgflowd._started_tasks(worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int)
-language plpgsql stable rows 1 set search_path = '' as $$
+language plpgsql stable rows 1 set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   return query

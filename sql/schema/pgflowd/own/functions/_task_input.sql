@@ -2,7 +2,7 @@
 -- element of an array, or the outputs of its deps.
 -- Called by: value_part, view activities.   Locks: nothing.
 create or replace function pgflowd._task_input(run_id uuid, step_slug text, task_index int)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select case when step.step_type = 'map'
               then (pgflow._map_elements(run.flow_slug, run.run_id, step.step_slug, step.deps_count,
                                          array[_task_input.task_index]))[1]

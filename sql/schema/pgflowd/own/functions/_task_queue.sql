@@ -4,6 +4,5 @@
 -- _requeue_stalled, _requeue_step, requeue_task, resend, run_steps, run_troubles, _suspend,
 -- _sweep_unleased_task, _take_needed, _without_message, view task_status.   Locks: nothing.
 create or replace function pgflowd._task_queue(task pgflow.step_tasks)
-returns text language sql immutable as $$
-  select (task).queue_name;
-$$;
+returns text language sql immutable
+return (task).queue_name;

@@ -3,7 +3,7 @@
 -- Called by: _await_runs, _begin_first, _process_runs, start, _start_undo, _watch_awaited.   Locks: the
 -- runs, their rows in pgflowd.runs.
 create or replace function pgflowd._watch_runs(run_ids uuid[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   update pgflow.runs as run set is_watched = true
    where run.run_id = any (_watch_runs.run_ids) and not run.is_watched;

@@ -2,7 +2,7 @@
 -- this input. A release without maps has no such column.
 -- Called by: start.   Locks: nothing.
 create or replace function pgflowd._check_input(flow_slug text, input jsonb)
-returns void language plpgsql stable set search_path = '' as $$
+returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if coalesce(jsonb_typeof(_check_input.input), 'nothing') <> 'array'
      and exists (select from pgflow.steps as step

@@ -4,7 +4,7 @@
 -- recorded, so the count is lowered for the call.
 -- Called by: _pass_to_core.   Locks: the message; the caller holds run, step state and task.
 create or replace function pgflowd._fail_reported(element pgflowd.element)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   is_live constant boolean := element.standing = 'live';
   task pgflow.step_tasks;

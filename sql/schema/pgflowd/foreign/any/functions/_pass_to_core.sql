@@ -2,7 +2,7 @@
 -- returns what the tasks became, by their elements' places.
 -- Called by: _report_all.   Locks: see the core; messages. The caller holds runs, states and tasks.
 create or replace function pgflowd._pass_to_core(elements pgflowd.element[], outputs jsonb[])
-returns text[] language plpgsql set search_path = ''
+returns text[] language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan as $$
 declare
   became text[] := array_fill(null::text, array[cardinality(outputs)]);

@@ -5,7 +5,7 @@
 -- unserved_queues, view flow_status; commands, db migrate.   Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)
 returns table (queue_name text, step_slug text)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   if not exists (select from pg_attribute as attribute

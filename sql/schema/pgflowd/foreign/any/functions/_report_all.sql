@@ -5,7 +5,7 @@
 -- Locks: all runs ascending; then for each element its step state, its task, and as _pass_to_core
 -- and _close_attempts; waits.
 create or replace function pgflowd._report_all(elements pgflowd.element[], outputs jsonb[])
-returns pgflowd.answer[] language plpgsql set search_path = ''
+returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan as $$
 declare
   element pgflowd.element;

@@ -2,7 +2,7 @@
 -- is asked for.
 -- Called by: pause, pause_flow, _write_schedule.   Locks: nothing.
 create or replace function pgflowd._require_own_core(what text)
-returns void language plpgsql stable set search_path = '' as $$
+returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin
   raise exception 'only the core of pgflowd knows %', _require_own_core.what
     using errcode = 'PF035', hint = 'see `pgflowd db status` for the core of this database';

@@ -3,7 +3,7 @@
 -- no more than what happened to which run and step, if somebody follows it.
 -- Called by: _cancel, _cancel_steps, _send_undo_event.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   channel text := 'pgflow:run:' || _send_event.run_id;
 begin

@@ -1,7 +1,7 @@
 -- _set_step_options(flow_slug, shape): refuses what only our own core can do.
 -- Called by: _define.   Locks: nothing.
 create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   step text;
 begin

@@ -9,7 +9,7 @@ create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval, with_run text[], are_limited boolean default false,
   with_trace boolean default false)
-returns setof pgflowd.claimed_task language plpgsql set search_path = ''
+returns setof pgflowd.claimed_task language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan as $$
 begin
   return query

@@ -10,7 +10,7 @@ create or replace function pgflowd._start_tasks(
   flow_slug text, queue_name text, only_step text, msg_ids bigint[], worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int, msg_id bigint,
                input jsonb, flow_input jsonb, attempt int)
-language plpgsql set search_path = ''
+language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare

@@ -5,7 +5,7 @@
 -- _requeue_stalled, _requeue_step, requeue_task, resend, run_steps, run_troubles, _suspend,
 -- _sweep_unleased_task, _take_needed, _without_message, view task_status.   Locks: nothing.
 create or replace function pgflowd._task_queue(task pgflow.step_tasks)
-returns text language sql immutable set search_path = '' as $$
+returns text language sql immutable set search_path = '', pg_temp as $$
   select coalesce(to_jsonb(_task_queue.task) ->> 'queue_name',
                   (_task_queue.task).flow_slug);
 $$;
