@@ -12,12 +12,13 @@ logged as soon as there is room. `hide` adds secrets that no record may show.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,7 @@ class Sink:
     number: int  # the descriptor that children must keep
     level: int
     keys: tuple[str, ...]
+    levels: Mapping[str, str] = field(default_factory=dict)  # of Python's loggers
     secrets: set[str] = field(default_factory=set)
     dropped: int = 0  # since the count was logged
     lost: int = 0  # in all
@@ -77,6 +79,10 @@ class Log:
         """Apply other settings; the format stays."""
         self._sink.level = LEVELS[settings.level]
         self._sink.keys = settings.redact
+        for name in self._sink.levels.keys() - dict(settings.levels).keys():
+            logging.getLogger(name).setLevel(logging.NOTSET)
+        self._sink.levels = dict(settings.levels)
+        set_levels(self._sink.levels)
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Never show these texts."""
@@ -135,8 +141,16 @@ def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
         as_read = as_lines if os.isatty(2) else as_text
         render = as_read if form == "text" else as_json
     level = LEVELS[settings.level]
-    sink = Sink(write, render, number, level, settings.redact)
+    levels = dict(settings.levels)
+    set_levels(levels)
+    sink = Sink(write, render, number, level, settings.redact, levels)
     return Log(sink, {"process": process, **fields})
+
+
+def set_levels(levels: Mapping[str, str]) -> None:
+    """Give Python's loggers these levels, in this process and those that it forks."""
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level.upper())
 
 
 def _format_for_stderr() -> str:

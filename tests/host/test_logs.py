@@ -13,6 +13,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd.core.settings.sections import LoggingSettings
+from pgflowd.host.logs import open_log
 
 WRITER = """
 import sys
@@ -123,6 +124,20 @@ for _ in range(8):
 
     assert lines
     assert all(json.loads(line)["event"] in {"line", "log.dropped"} for line in lines)
+
+
+def test_other_levels_of_loggers_replace_those_before():
+    import logging
+
+    settings = LoggingSettings(format="json", levels=(("noisy.a", "error"), ("noisy.b", "debug")))
+    log = open_log(settings, process="x")
+    before = [logging.getLogger(f"noisy.{each}").level for each in "abc"]
+
+    log.retune(LoggingSettings(levels=(("noisy.b", "warning"), ("noisy.c", "info"))))
+
+    after = [logging.getLogger(f"noisy.{each}").level for each in "abc"]
+    assert before == [logging.ERROR, logging.DEBUG, logging.NOTSET]
+    assert after == [logging.NOTSET, logging.WARNING, logging.INFO]
 
 
 def test_our_stderr_stays_blocking_for_others():

@@ -105,6 +105,7 @@ def test_the_environment_carries_every_kind_of_value() -> None:
             "PGFLOWD__WORKER__MAX_OUTPUT": "1KiB",
             "PGFLOWD__LOGGING__PAYLOADS": "true",
             "PGFLOWD__LOGGING__LEVEL": "debug",
+            "PGFLOWD__LOGGING__LEVELS": '{"httpx": "warning"}',
             "PGFLOWD__PGFLOWD__FLOWS": '["shop", "bank:flow"]',
             "PGFLOWD__PGFLOWD__PYTHON_PATH": '["src", "/abs"]',
             "PGFLOWD_CONFIG": "not one of these",
@@ -116,6 +117,7 @@ def test_the_environment_carries_every_kind_of_value() -> None:
     assert settings.worker.max_output_bytes == 1024
     assert settings.logging.payloads is True
     assert settings.logging.level == "debug"
+    assert settings.logging.levels == (("httpx", "warning"),)
     assert settings.pgflowd.flows == ("shop", "bank:flow")
     assert settings.pgflowd.python_path == ("/cwd/src", "/abs")
 

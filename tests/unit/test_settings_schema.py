@@ -51,6 +51,8 @@ RIGHT = """
     [flows."send-mails"]
     enabled = false
     max_concurrency = 1
+    [logging]
+    levels = { httpx = "warning", "urllib3.connectionpool" = "error" }
     [http]
     listen = "[::1]:7461"
     token = "file:/etc/pgflowd/http_token"

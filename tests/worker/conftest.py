@@ -24,7 +24,7 @@ from support.pgbouncer import PgBouncer
 from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
-from pgflowd.core.settings.sections import DaemonSettings, LoggingSettings, Settings
+from pgflowd.core.settings.sections import DaemonSettings, Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -94,7 +94,7 @@ def start_worker(
             pgflowd=DaemonSettings(python_path=(str(tmp_path),), definitions=definitions),
             database=replace(settings.database, url=Ref(dsn or way_in)),
             worker=replace(settings.worker, **worker_keys),
-            logging=LoggingSettings(level="debug", format="json"),
+            logging=replace(settings.logging, level="debug", format="json"),
         )
         served = ServedFlow(flow, name, name)
         child = fork_worker(chosen, served, log, before)

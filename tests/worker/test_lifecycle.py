@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.covers import covers
-from support.worker import is_gone
+from support.worker import PROFILE_T, is_gone
 
 from pgflowd.core.messages import Drain, Failed, Heartbeat, Leaving, QuickStop, Ready, Wake
+from pgflowd.core.settings.sections import LoggingSettings
 from pgflowd.host.process_tree import in_session
 from pgflowd.processes.worker import main as worker_main
 from pgflowd.testing.until import until
@@ -553,6 +555,29 @@ def test_what_handlers_log_carries_the_task(start_worker):
         ("pgflowd.flow.work", "debug", "but this, at level debug", run),
     ]
     assert [(r["stream"], r["text"]) for r in worker.records("task.output")] == [("stderr", "oops")]
+
+
+def test_loggers_of_libraries_have_the_levels_of_the_config(start_worker):
+    module = """
+        import logging
+        from pgflowd import Flow
+        flow = Flow("flow")
+        logging.getLogger("noisy").setLevel("DEBUG")  # as a library may; the config wins
+
+        @flow.step
+        def work(run):
+            logging.getLogger("noisy.pool").info("not this")
+            logging.getLogger("noisy.pool").warning("but this")
+            logging.getLogger("quiet").debug("and this")
+            logging.getLogger("other").debug("not this either")
+    """
+    levels = LoggingSettings(levels=(("noisy", "warning"), ("quiet", "debug")))
+    worker = start_worker(module, settings=replace(PROFILE_T, logging=levels))
+
+    worker.completed(worker.start_run())
+
+    logged = [(r["logger"], r["level"], r["text"]) for r in worker.records("task.log")]
+    assert logged == [("noisy.pool", "warning", "but this"), ("quiet", "debug", "and this")]
 
 
 def test_a_handler_has_a_connection_of_its_own(start_worker, database):

@@ -160,6 +160,8 @@ def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
         return _text(key, given, look_up)
     if key.kind.is_list:
         return _list(key, given)
+    if key.kind is KeyKind.LEVELS:
+        return _levels(key, given)
     raw = _from_text(key, given.raw) if given.is_text else given.raw
     if key.kind is KeyKind.SWITCH:
         if not isinstance(raw, bool):
@@ -252,6 +254,30 @@ def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
     return tuple(raw)
 
 
+def _levels(key: Key, given: GivenValue) -> tuple[tuple[str, str], ...]:
+    assert key.form is not None
+    raw = given.raw
+    if given.is_text:
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError):
+            remedy = """write it like '{"httpx": "warning"}'"""
+            raise InvalidValue("E103", "is not a JSON object", remedy) from None
+    if not isinstance(raw, dict):
+        raise _wrong_type(raw, "a table of levels", 'write it like { httpx = "warning" }')
+    for name, level in raw.items():
+        if isinstance(level, dict):
+            remedy = f"""write '"{one_line(name, _MAX_CHARS)}.…" = "warning"', with quotes"""
+            raise InvalidValue("E103", f"has a table at {shown(name)}", remedy)
+        if not key.form.fits(name):
+            raise _unfit(key.form, f"has {shown(name)}")
+        if level not in key.choices:
+            allowed = ", ".join(f'"{each}"' for each in key.choices)
+            text = f"has {shown(level)} for {shown(name)}; it must be one of {allowed}"
+            raise InvalidValue("E105", text)
+    return tuple(sorted(raw.items()))
+
+
 def _with_unit(key: Key, raw: object) -> Any:
     units = "ms, s, m, h, d" if key.kind is KeyKind.DURATION else "B, KiB, MiB, GiB"
     example = "30s" if key.kind is KeyKind.DURATION else "16MiB"
@@ -311,8 +337,8 @@ def _joined(base: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(base, path))
 
 
-def _wrong_type(raw: object, expected: str) -> InvalidValue:
-    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {expected}")
+def _wrong_type(raw: object, expected: str, next: str | None = None) -> InvalidValue:
+    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {expected}", next)
 
 
 def _type_of(raw: object) -> str:

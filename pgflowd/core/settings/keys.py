@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from pgflowd.core.settings.forms import ADDRESS, FLOW, NAME, WORD, Form
+from pgflowd.core.settings.forms import ADDRESS, FLOW, LOGGER, NAME, WORD, Form
 from pgflowd.core.settings.values import Ref, parse_duration, parse_size
 
 KeyPath = tuple[str, ...]  # ("worker", "poll_min"), ("flows", "send_email", "poll_min")
@@ -41,6 +41,7 @@ class KeyKind(Enum):
     WORDS = "words"
     PATHS = "paths"
     FLOWS = "flows"
+    LEVELS = "table of levels"
 
     @property
     def is_text(self) -> bool:
@@ -138,6 +139,11 @@ def words(default: tuple[str, ...], doc: str) -> Any:
 
 def paths(default: tuple[str, ...], doc: str) -> Any:
     return _field(Key(KeyKind.PATHS, list(default), doc), default)
+
+
+def levels(doc: str, *choices: str) -> Any:
+    key = Key(KeyKind.LEVELS, {}, doc, choices=choices, form=LOGGER)
+    return _field(key, ())
 
 
 def flows(default: tuple[str, ...], doc: str) -> Any:

@@ -100,6 +100,10 @@ def _type(key: Key) -> dict[str, Any]:
     if key.kind in _UNITS:
         more = {"not": {"pattern": ZERO_PATTERN}} if key.low else {}
         return {"type": "string", "pattern": _UNITS[key.kind], **more}
+    if key.kind is KeyKind.LEVELS:
+        names = {"pattern": key.form.pattern} if key.form else {}
+        level = {"type": "string", "enum": list(key.choices)}
+        return {"type": "object", "propertyNames": names, "additionalProperties": level}
     if key.kind.is_list:
         form = {"pattern": key.form.pattern} if key.form else {}
         only_once = {"uniqueItems": True} if key.kind is KeyKind.FLOWS else {}

@@ -19,6 +19,7 @@ from pgflowd.core.settings.keys import (
     choice,
     duration,
     flows,
+    levels,
     name,
     path,
     paths,
@@ -221,6 +222,13 @@ class LoggingSettings:
         "journal",
         "text",
         "json",
+    )
+    levels: tuple[tuple[str, str], ...] = levels(
+        'of loggers of libraries, as in { httpx = "warning" }; what level leaves out stays out',
+        "debug",
+        "info",
+        "warning",
+        "error",
     )
     payloads: bool = switch(False, "inputs and outputs in logs")
     redact: tuple[str, ...] = texts(

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
     section: tuple[str, ...]  # ("worker",) or ("flows", "send_email")
     key: str
-    value: Any  # as written in the file: text, number, switch or list
+    value: Any  # as written in the file: text, number, switch, list or table
     origin: Origin
 
 
@@ -62,6 +62,8 @@ def as_written(key: Key, value: Any) -> Any:
         return format_size(value)
     if key.kind is KeyKind.SECRET:
         return value.shown
+    if key.kind is KeyKind.LEVELS:
+        return dict(value)
     return list(value) if key.kind.is_list else value
 
 
@@ -75,6 +77,9 @@ def toml_value(value: Any) -> str:
     """Write a value of a key for TOML, on one line."""
     if isinstance(value, list):
         return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
     return one_line(json.dumps(value, ensure_ascii=False))
 
 

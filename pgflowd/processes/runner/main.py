@@ -27,6 +27,7 @@ from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
+from pgflowd.host.logs import set_levels
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.execution import (
     arguments_of,
@@ -69,11 +70,17 @@ class RunnerProcess:
         self._tracker = ErrorTracker(sentry)
         self._trace = ORDINARY_TASK if are_traced else None  # of a task of which nothing is told
 
-    def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
+    def live(
+        self,
+        steps: Mapping[str, StepSpec],
+        levels: Mapping[str, str],
+        *,
+        is_debug: bool = False,
+    ) -> None:
         """Execute tasks until the worker closes the socket."""
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
-        _choose_levels(is_debug)
+        _choose_levels(levels, is_debug)
         self._leftovers = leftovers = Leftovers()
         has_conditions = any(step.has_condition for step in steps.values())
         self._wants_changes = is_debug or has_conditions
@@ -212,9 +219,13 @@ def call_all(hooks: Sequence[Callable[[], None]]) -> None:
         hook()
 
 
-def _choose_levels(is_debug: bool) -> None:
-    """Forward records from level info on; at debug, every record of `ctx.log`."""
+def _choose_levels(levels: Mapping[str, str], is_debug: bool) -> None:
+    """
+    Forward records from level info on; at debug, every record of `ctx.log`. What the config says
+    of a logger wins over what the module has set.
+    """
     if logging.root.level == logging.WARNING:  # Python's default
         logging.root.setLevel(logging.INFO)
     if is_debug:
         logging.getLogger("pgflowd").setLevel(logging.DEBUG)
+    set_levels(levels)

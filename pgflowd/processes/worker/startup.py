@@ -129,6 +129,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         worker.oom_score_adj,
         settings.pgflowd.name,
         settings.logging.level == "debug",
+        dict(settings.logging.levels),
         is_shared=worker.tasks_per_runner > 1,
         is_captured=worker.handler_output == "capture",
         caps=frozenset(worker.caps),

@@ -21,8 +21,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,6 +62,7 @@ class ZygoteOptions:
     oom_score_adj: int
     name: str = "pgflowd"  # of the daemon
     is_debug: bool = False
+    levels: Mapping[str, str] = field(default_factory=dict)  # of loggers
     imports: bool = True  # False: each runner imports the module by itself
     is_shared: bool = False  # async tasks share runners
     is_captured: bool = True  # what they print is logged
@@ -221,7 +222,7 @@ def _live(
             options.sentry,
             are_traced=options.spans is not None,
         )
-        runner.live(steps, is_debug=options.is_debug)
+        runner.live(steps, options.levels, is_debug=options.is_debug)
         os._exit(0)
     except BaseException as error:
         with contextlib.suppress(OSError):
