@@ -74,7 +74,7 @@ begin
       execute format('alter function %s %s %s set enable_bitmapscan = off set enable_sort = off',
                      one.signature, by_key, alone);
     elsif one.name = 'pgflow._start_tasks' then
-      execute format('alter function %s %s', one.signature, in_turn);
+      execute format('alter function %s set jit = off %s', one.signature, in_turn);
     elsif one.name = any (dependent) then
       execute format('alter function %s set jit = off', one.signature);
     end if;

@@ -7,13 +7,18 @@ select step.version, step.name, step.checksum, <core>, <release>
 
 update pgflowd.schema_history set objects = null where objects is not null;
 
+-- The document of what was there is large, and parsed once: a `with` that may be merged into the
+-- query would be computed for each object.
+with before as materialized (
+  select it -> 'present' as present, it -> 'known' as known
+    from (select current_setting('pgflowd.before')::jsonb) as setting (it)
+)
 insert into pgflowd.schema_history (version, name, checksum, core, release, objects)
 select <version>, 'functions', <checksum>, <core>, <release>,
        jsonb_object_agg(catalog.object, catalog.fingerprint)
-  from (<fingerprint>) as catalog,
-       lateral (select current_setting('pgflowd.before')::jsonb as it) as before
- where not before.it -> 'present' ? catalog.object
-    or before.it -> 'known' ? catalog.object
+  from (<fingerprint>) as catalog cross join before
+ where not before.present ? catalog.object
+    or before.known ? catalog.object
     or catalog.object in ('schema pgflow', 'schema pgflowd')
     or <core> <> 'own' and catalog.object ~ '^\w+ pgflow\.'
 on conflict (version, name, checksum) do update

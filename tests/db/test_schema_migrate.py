@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -78,6 +79,57 @@ def test_migrating_again_changes_nothing(conn: Connection) -> None:
     assert catalog(conn) == before
     (rows,) = conn.execute("select count(*) from pgflowd.schema_history").fetchone()
     assert rows == newest_version() + 1
+
+
+PLACES = "select oid::regprocedure::text, ctid::text from pg_proc where pronamespace in {}"
+PLACES = PLACES.format("('pgflow'::regnamespace, 'pgflowd'::regnamespace)")
+
+
+def test_migrating_again_applies_no_function_again(conn: Connection) -> None:
+    before = dict(conn.execute(PLACES.encode()).fetchall())
+
+    schema.migrate(conn)
+
+    assert dict(conn.execute(PLACES.encode()).fetchall()) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter function pgflowd.claim reset all",
+        "drop view pgflowd.dead_letters",
+        "create or replace function pgflowd._share(progress jsonb) returns float8"
+        " language sql immutable return 1",
+        "update pgflowd.schema_history set checksum = 'older' where objects is not null",
+    ],
+)
+def test_migrating_again_mends_what_was_changed_by_hand(conn: Connection, change: str) -> None:
+    before = catalog(conn)
+    conn.execute(change.encode())
+
+    schema.migrate(conn)
+
+    assert catalog(conn) == before
+    assert schema.verify(conn) == []
+    assert not schema.status(conn).functions_differ
+
+
+@pytest.mark.parametrize("major", [15, 18])
+def test_migrating_again_costs_less_than_a_fresh_installation(
+    server_of: Callable[[int], ScratchServer], major: int
+) -> None:
+    def took(prepare: str) -> float:
+        conn.execute(prepare.encode())
+        begun = time.perf_counter()
+        schema.migrate(conn)
+        return time.perf_counter() - begun
+
+    with server_of(major).database(schema=False) as fresh:
+        conn = fresh.connect()
+        first = took("select")
+        assert min(took("select") for _ in range(3)) < first
+        changed = "alter function pgflowd.claim reset all"  # so all functions are applied again
+        assert min(took(changed) for _ in range(3)) < 1.5 * first
 
 
 def test_migrating_again_keeps_flows_runs_and_queues(conn: Connection) -> None:

@@ -291,3 +291,14 @@ def test_no_table_is_published_that_is_not_there(plain):
     found = plain.column("select tablename::text from pg_tables where schemaname = 'pgflow'")
 
     assert set(CATALOG["tables"]) <= set(found)
+
+
+def test_a_function_that_sets_a_planner_switch_compiles_nothing(plain):
+    """A plan whose scan or sort is switched off costs 1e10, so PostgreSQL would compile it."""
+    query = """
+    select p.oid::regprocedure::text from pg_proc p
+     where pronamespace in ('pgflow'::regnamespace, 'pgflowd'::regnamespace)
+       and exists (select from unnest(proconfig) as s where s like 'enable%')
+       and not 'jit=off' = any (proconfig) order by 1
+    """
+    assert plain.column(query) == []

@@ -6,6 +6,27 @@ that does not grow is one that stays within a small factor when the data grow a 
 """
 
 import pytest
+from support.contract import ContractDatabase
+
+
+@pytest.fixture(scope="module", params=[15, 18])
+def cost_server(request, server_of):
+    """Costs are those of plans, so the oldest server is asked, too."""
+    return server_of(request.param)
+
+
+@pytest.fixture(scope="module")
+def contract_database(cost_server):
+    with cost_server.database() as scratch:
+        yield scratch
+
+
+@pytest.fixture
+def shared(cost_server):
+    with cost_server.database() as scratch:
+        database = ContractDatabase(scratch.dsn)
+        yield database
+        database.close()
 
 
 def pages(session, query, *args):

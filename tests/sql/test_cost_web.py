@@ -8,11 +8,12 @@ what starts, claims and reports read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
+import pytest
 from support.covers import covers
 from support.database import Connection
 
@@ -32,7 +33,7 @@ from pgflowd.db.runs import run_steps
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.db.statistics import flow_buckets, flow_stats
 from pgflowd.db.values import value_part
-from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.scratch import ScratchServer
 
 RUNS = 1_000_000
 MAP, LARGE = UUID(int=1), UUID(int=2)
@@ -144,8 +145,14 @@ def pages(conn: Connection, query: Query[object]) -> int:
 
 
 @covers("database 13")
-def test_no_query_of_the_dashboard_grows_with_a_million_runs(database: ScratchDatabase) -> None:
-    with psycopg.connect(database.dsn, autocommit=True) as conn:
+@pytest.mark.parametrize("major", [15, 18])
+def test_no_query_of_the_dashboard_grows_with_a_million_runs(
+    server_of: Callable[[int], ScratchServer], major: int
+) -> None:
+    with (
+        server_of(major).database() as database,
+        psycopg.connect(database.dsn, autocommit=True) as conn,
+    ):
         conn.execute("alter table pgflow.runs set (autovacuum_enabled = off)")
         conn.execute(FILL.encode())
         found = {}

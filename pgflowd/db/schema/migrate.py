@@ -66,7 +66,10 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
         by_migrations = state.version is not None or to is not None
         last = state.record.checksum
         plan = MigrationPlan(state.target_core, state.version, target, by_migrations, last)
-        for file in plan.files:
+        for file in plan.before:
+            _apply(conn, file)
+        is_repeated = plan.is_applied and _is_unchanged(conn)
+        for file in plan.again if is_repeated else plan.after:
             _apply(conn, file)
         if dry_run:
             raise psycopg.Rollback(transaction)
@@ -116,6 +119,12 @@ def _check_target(version: int, lowest: int) -> None:
         )
 
 
+def _is_unchanged(conn: Connection) -> bool:
+    """Whether each object is as the last migrate recorded it."""
+    row = conn.execute(read("install/unchanged.sql").text.encode()).fetchone()
+    return bool(row and row[0])
+
+
 def _apply(conn: Connection, file: SqlFile) -> None:
     try:
         conn.execute(file.text.encode())
@@ -142,7 +151,9 @@ class MigrationPlan:
 
     An empty database gets the tables of today at once; an older one, or an empty one with an older
     target, gets the migrations. All other objects are applied every time, unless the target is
-    older than the newest version, because the functions of today need the newest tables.
+    older than the newest version, because the functions of today need the newest tables. Where the
+    last migrate has applied these very files, and nothing has changed since, `again` does what no
+    fingerprint shows: owners, rights, triggers of queues.
     """
 
     core: str
@@ -163,23 +174,44 @@ class MigrationPlan:
         return self.target == newest_version()
 
     @property
+    def is_applied(self) -> bool:
+        """Whether the last migrate has applied the same files. A foreign core is recorded anew."""
+        is_newest = self.start == self.target == newest_version()
+        return is_newest and self.core == OWN and self.old_checksum == self._checksum
+
+    @property
     def files(self) -> list[SqlFile]:
-        fingerprint = read("install/fingerprint.sql").text
+        return [*self.before, *self.after]
+
+    @property
+    def before(self) -> list[SqlFile]:
+        """What comes before all objects."""
+        return [pgmq_script(), read("install/before.sql", fingerprint=_fingerprint())]
+
+    @property
+    def after(self) -> list[SqlFile]:
+        """The objects, and what comes after them."""
         core = literal(self.core)
-        names = ("trusted", "finish", "grants") if self.is_whole else ()
-        finish = [read(f"install/{name}.sql") for name in names]
-        if self.is_whole and self.start is None and self.core == OWN:
-            finish.append(read("install/cron.sql"))
         sweep = [read("install/sweep.sql", core=core)] if self.is_whole else []
-        return [
-            pgmq_script(),
-            read("install/before.sql", fingerprint=fingerprint),
-            *self._objects(),
-            *sweep,
-            read("install/owners.sql", core=core),
-            self._record(fingerprint),
-            *finish,
-        ]
+        owners = read("install/owners.sql", core=core)
+        return [*self._objects(), *sweep, owners, self._record(), *self._finish()]
+
+    @property
+    def again(self) -> list[SqlFile]:
+        """What a repeated migrate does."""
+        owners = read("install/owners.sql", core=literal(self.core))
+        repeat = read("install/repeat.sql", release=literal(__version__))
+        return [owners, repeat, *self._finish()]
+
+    @property
+    def _checksum(self) -> str:
+        return checksum(schema_files(self.core))
+
+    def _finish(self) -> list[SqlFile]:
+        names = ["trusted", "finish", "grants"] if self.is_whole else []
+        if self.is_whole and self.start is None and self.core == OWN:
+            names.append("cron")
+        return [read(f"install/{name}.sql") for name in names]
 
     def _objects(self) -> list[SqlFile]:
         files = schema_files(self.core)
@@ -190,21 +222,25 @@ class MigrationPlan:
         steps = [step.file for step in self.migrations if step.suits(self.core)]
         return [*early, *steps, *(late if self.is_whole else [])]
 
-    def _record(self, fingerprint: str) -> SqlFile:
+    def _record(self) -> SqlFile:
         steps = [
             {"version": step.version, "name": step.name, "checksum": step.checksum}
             for step in self.migrations
         ]
-        whole = checksum(schema_files(self.core)) if self.is_whole else self.old_checksum
+        whole = self._checksum if self.is_whole else self.old_checksum
         return read(
             "install/record.sql",
-            fingerprint=fingerprint,
+            fingerprint=_fingerprint(),
             steps=literal(json.dumps(steps)),
             version=str(self.target),
             checksum=literal(whole or "none"),
             core=literal(self.core),
             release=literal(__version__),
         )
+
+
+def _fingerprint() -> str:
+    return read("install/fingerprint.sql").text
 
 
 def literal(text: str) -> str:

@@ -8,7 +8,7 @@
 -- same however many the run was sent before. Hence the comparison of rows, and no sort.
 -- Called by: process_due, _suspend.   Locks: nothing new.
 create or replace function pgflowd._deliver_signals(run_ids uuid[], names text[])
-returns int language plpgsql set search_path = '', pg_temp set enable_sort = off as $$
+returns int language plpgsql set search_path = '', pg_temp set jit = off set enable_sort = off as $$
 declare
   given int;
 begin

@@ -4,7 +4,7 @@
 -- Called by: _process_due_awaits.
 -- Locks: the runs, their rows in pgflowd.runs, their flows, the awaits, in this order, skipping locked ones.
 create or replace function pgflowd._due_awaits(max_rows int)
-returns setof pgflowd.awaits language plpgsql set search_path = '', pg_temp
+returns setof pgflowd.awaits language plpgsql set search_path = '', pg_temp set jit = off
   set enable_sort = off set enable_bitmapscan = off as $$
 begin
   return query

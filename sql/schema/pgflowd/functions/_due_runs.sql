@@ -4,7 +4,7 @@
 -- Called by: _process_due_runs.
 -- Locks: the keys, the flows, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
 create or replace function pgflowd._due_runs(max_rows int)
-returns setof uuid language plpgsql set search_path = '', pg_temp
+returns setof uuid language plpgsql set search_path = '', pg_temp set jit = off
   set enable_sort = off set enable_bitmapscan = off as $$
 begin
   return query

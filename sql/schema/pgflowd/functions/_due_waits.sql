@@ -3,7 +3,8 @@
 -- Called by: _end_due_waits.   Locks: the runs, skipping locked ones.
 create or replace function pgflowd._due_waits(max_rows int)
 returns table (run_id uuid, step_slug text, task_index int)
-language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   return query

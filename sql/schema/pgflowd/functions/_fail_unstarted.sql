@@ -8,7 +8,7 @@
 -- Locks: the task, its run, and all open tasks of that if it fails for good; then as _report_all.
 create or replace function pgflowd._fail_unstarted(
   flow_slug text, msg_id bigint, worker_id uuid, state text, reason text)
-returns void language plpgsql set search_path = '', pg_temp set enable_seqscan = off as $$
+returns void language plpgsql set search_path = '', pg_temp set jit = off set enable_seqscan = off as $$
 declare
   hopeless constant boolean := left(state, 2) in ('22', '54');
   problem constant text := left(format('the task could not be started: %s (%s)', reason, state), 4000);

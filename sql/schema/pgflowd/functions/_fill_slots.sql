@@ -5,7 +5,8 @@
 -- Called by: _try_fill_slots.
 -- Locks: slots; see _give_slot. The caller has the key.
 create or replace function pgflowd._fill_slots(limit_key text)
-returns boolean language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+returns boolean language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
   taken int;
   most int;

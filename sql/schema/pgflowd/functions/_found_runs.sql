@@ -16,7 +16,8 @@ create or replace function pgflowd._found_runs(
   with_undos boolean, after_at timestamptz, after_id uuid, max_runs int, max_seen int)
 returns table (run_id uuid, at timestamptz, is_behind boolean, seen bigint, end_at timestamptz,
                end_id uuid)
-language plpgsql stable set search_path = '', pg_temp set enable_bitmapscan = off set enable_sort = off as $$
+language plpgsql stable set search_path = '', pg_temp
+set jit = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
   few constant int := 2000;
   sought constant text := nullif(lower(_found_runs.search), '');

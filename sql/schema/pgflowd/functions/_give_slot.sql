@@ -5,7 +5,8 @@
 -- Called by: _fill_slots.
 -- Locks: a run, a task, skipping locked ones; then see _free. The caller has the key.
 create or replace function pgflowd._give_slot(limit_key text, most int)
-returns boolean language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+returns boolean language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
   next record;
 begin

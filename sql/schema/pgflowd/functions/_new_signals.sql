@@ -3,7 +3,8 @@
 -- Called by: process_due.   Locks: the runs, skipping locked ones.
 create or replace function pgflowd._new_signals(max_rows int)
 returns table (signal_id bigint, run_id uuid, name text)
-language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   return query

@@ -2,7 +2,7 @@
 -- its run nor its flow is paused. No row if there is none.
 -- Called by: _count_slots, _fill_slots.   Locks: nothing.
 create or replace function pgflowd._next_waiter(limit_key text)
-returns setof pgflowd.waits language plpgsql stable rows 1 set search_path = '', pg_temp
+returns setof pgflowd.waits language plpgsql stable rows 1 set search_path = '', pg_temp set jit = off
   set enable_sort = off set enable_bitmapscan = off as $$
 begin
   return query

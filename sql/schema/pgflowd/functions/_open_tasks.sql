@@ -8,7 +8,8 @@
 create or replace function pgflowd._open_tasks(
   of_run uuid, of_flow text, statuses text[], max_rows int, needs text[] default null)
 returns table (run_id uuid, step_slug text, task_index int, visible_at timestamptz)
-language plpgsql stable set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language plpgsql stable set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   may_wait constant boolean :=

@@ -2,7 +2,8 @@
 -- of how many limits. The others are met again.
 -- Called by: claim, process_due.   Locks: keys of limits, ascending, if they are free; see _try_fill_slots.
 create or replace function pgflowd._pass_slots(max_keys int)
-returns int language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+returns int language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
   freed text[] := array(select slot.limit_key from pgflowd.slots as slot
                          where slot.free_at <= now() order by slot.free_at limit _pass_slots.max_keys);

@@ -7,7 +7,7 @@
 -- Called by: _process_due_runs.   Locks: what a start and _cancel lock; the caller holds the runs and
 -- their keys.
 create or replace function pgflowd._process_runs(run_ids uuid[])
-returns void language plpgsql set search_path = '', pg_temp set enable_sort = on as $$
+returns void language plpgsql set search_path = '', pg_temp set jit = off set enable_sort = on as $$
 declare
   ready uuid[];
   awaited uuid[];

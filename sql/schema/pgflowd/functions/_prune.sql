@@ -11,7 +11,8 @@
 create or replace function pgflowd._prune(
   completed_before timestamptz, others_before timestamptz, flow_slug text, max_runs int,
   only_count boolean, inout after_at timestamptz, inout after_run uuid, out pruned int)
-language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
   width constant int := 1000;
   parts text;  -- of the query: one for each version of the flow

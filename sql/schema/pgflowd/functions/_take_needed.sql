@@ -8,7 +8,7 @@
 create or replace function pgflowd._take_needed(
   flow_slug text, queue_name text, most int, hidden_s int, caps text[],
   out msg_ids bigint[], out needs text[])
-language plpgsql set search_path = '', pg_temp
+language plpgsql set search_path = '', pg_temp set jit = off
 set enable_sort = off set enable_bitmapscan = off as $$
 declare
   covered text;

@@ -4,7 +4,8 @@
 -- Called by: look_at_queues, _take_needed, undecided_tasks.   Locks: nothing.
 create or replace function pgflowd._waiting_needs(flow_slug text)
 returns table (needs text, first_nr bigint)
-language plpgsql stable set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language plpgsql stable set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 begin
   needs := '';
   loop

@@ -4,7 +4,7 @@
 -- It has its owner's rights, since whoever may send need not be able to read doorbells.
 -- Called by: watch_queue; queue triggers.   Locks: nothing.
 create or replace function pgflowd.notify_queue()
-returns trigger language plpgsql security definer set search_path = '', pg_temp
+returns trigger language plpgsql security definer set search_path = '', pg_temp set jit = off
 set enable_seqscan = off as $$
 declare
   queue constant text := substr(tg_table_name::text, 3);

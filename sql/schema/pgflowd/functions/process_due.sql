@@ -14,7 +14,7 @@
 -- _process_due_awaits and _process_due_runs.
 create or replace function pgflowd.process_due(
   max_rows int default 200, out done int, out next_s float8, out has_ticks boolean)
-language plpgsql set search_path = '', pg_temp set enable_sort = off as $$
+language plpgsql set search_path = '', pg_temp set jit = off set enable_sort = off as $$
 declare
   due_at timestamptz;
   tick_at timestamptz;

@@ -3,7 +3,8 @@
 -- Called by: recover_stalled; the sweeper.
 -- Locks: keys of limits, ascending, if they are free; see _try_fill_slots.
 create or replace function pgflowd.refill_limits(after_key text default null, max_keys int default 1000)
-returns text language plpgsql set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+returns text language plpgsql set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
   key text := coalesce(refill_limits.after_key, '');
 begin

@@ -12,7 +12,8 @@ returns table (task_index int, status text, attempts int, kind text, name text, 
                since timestamptz, until timestamptz, attempt int, outcome text, started_at timestamptz,
                ended_at timestamptz, error_type text, error_message text, worker text,
                searched_to int)
-language sql stable set search_path = '', pg_temp set enable_sort = off set enable_bitmapscan = off as $$
+language sql stable set search_path = '', pg_temp
+set jit = off set enable_sort = off set enable_bitmapscan = off as $$
   with seen as (
     select one.task_index, one.status
       from pgflow.step_tasks as one
