@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
+from pgflowd.core.documents.daemon import iso
 from pgflowd.core.documents.daemons import ListedDaemon
+from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import DaemonState
 from pgflowd.db.query import Query, Rows, only
@@ -23,11 +26,7 @@ def list_daemons(*, only_problems: bool = False) -> Query[list[ListedDaemon]]:
     """Return the daemons of all machines; perhaps with nothing of their status but problems."""
 
     def read(rows: Rows) -> list[ListedDaemon]:
-        found = [ListedDaemon(*row) for row in rows]
-        return [
-            replace(each, state=DaemonState(each.state), status=decode(row[-1]))
-            for each, row in zip(found, rows, strict=True)
-        ]
+        return [_listed(ListedDaemon(*row)) for row in rows]
 
     status = "jsonb_build_object('problems', status -> 'problems')" if only_problems else "status"
     return Query(_DAEMONS.format(status=status), (), read)
@@ -49,3 +48,19 @@ select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, sta
        living, tasks, lapses_in_s, {status}
   from pgflowd.daemons()
 """
+
+
+def _listed(row: ListedDaemon) -> ListedDaemon:
+    """A row whose columns are as the database has them."""
+    status = told_status(_decoded(row.status))
+    status |= {"id": str(row.daemon_id), "started_at": iso(row.started_at.timestamp())}
+    state = row.state if row.state in list(DaemonState) else DaemonState.DEGRADED
+    return replace(row, state=DaemonState(state), status=status)
+
+
+def _decoded(text: Any) -> Any:
+    """A status document; of one that is nested too deep nothing."""
+    try:
+        return decode(text)
+    except RecursionError:
+        return None

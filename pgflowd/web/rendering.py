@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.documents.markdown import PageBlock
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import Outcome, RunStatus, child_mark
@@ -158,7 +159,7 @@ _environment.globals.update(
     shown_of=shown_of,
     statuses=tuple(RunStatus), started=Outcome.STARTED,
     asset=address_of, address=address, navigation=NAVIGATION, letters=LETTERS,
-    seconds_between=seconds_between,
+    seconds_between=seconds_between, database_text=database_text,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,

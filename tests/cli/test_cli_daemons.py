@@ -9,6 +9,8 @@ from uuid import UUID
 
 import click
 import pytest
+from support.covers import covers
+from support.odd_documents import ODD, plant
 from support.shop import STATUS, on_a_terminal
 
 from pgflowd.cli.terminal.daemon_view import TITLES
@@ -104,3 +106,17 @@ def test_a_word_names_one_daemon_or_one_worker(machines: Any, here: Any) -> None
 def test_without_daemons_it_says_how_to_start_one(shop: Any, here: Any) -> None:
     assert "pgflowd serve" in here("daemons", "list").err
     assert here("daemons", "list", "--json").json["daemons"] == []
+
+
+@covers("row 105")
+@pytest.mark.parametrize("what", ODD)
+def test_no_command_minds_an_odd_row_of_a_daemon(here, shop, what):
+    daemon = plant(shop, what)
+
+    for words in (["daemons", "list"], ["daemons", "list", "-v"], ["daemons", "show", str(daemon)],
+                  ["runs", "list"]):  # fmt: skip
+        plain, as_json = here(*words), here(*words, "--json")
+
+        assert (plain.code, as_json.code) == (0, 0), (words, plain.err, as_json.err)
+        assert len(plain.out) < 100_000 and len(as_json.out) < 500_000
+        assert "\x1b" not in plain.out

@@ -11,6 +11,7 @@ import pytest
 
 from pgflowd.core.daemon_rows import RowTimes
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, silence, stored
+from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.lookup import UnclearWord, find_daemon, find_worker
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, StatusPart, encode, parts_of
 from pgflowd.core.redact import redact
@@ -22,7 +23,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 def daemon(number: int, name: str = "shop", host: str = "app1", **more: Any) -> ListedDaemon:
     values = {"living_workers": 0, "held_tasks": 0, "lapses_in_s": None, "is_silent": False,
-              "status": {}} | more  # fmt: skip
+              } | more | {"status": told_status(more.get("status"))}  # fmt: skip
     return ListedDaemon(
         UUID(int=number), name, host, 812, "0.1", AT, AT, 240.0, DaemonState.HEALTHY, **values
     )
@@ -105,8 +106,8 @@ def test_a_silent_daemon_says_what_happens_with_its_tasks(
 def test_nothing_relies_on_the_keys_of_a_status() -> None:
     odd = daemon(1, status={"flows": [{"running": "x", "state": None}, 7], "database": None})
 
-    assert (odd.up_s, odd.running, odd.most_running, odd.restarts) == (None, 0, 0, (0, 0))
-    assert (odd.flow_states, odd.problems, database_text(odd)) == ({"None": 1}, [], "")
+    assert (odd.up_s, odd.running, odd.most_running, odd.restarts) == (240.0, 0, 0, (0, 0))
+    assert (odd.flow_states, odd.problems, database_text(odd)) == ({"disabled": 1}, [], "")
 
 
 def test_a_word_names_the_daemon_that_lives() -> None:

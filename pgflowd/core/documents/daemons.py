@@ -1,8 +1,7 @@
 """
 The daemons of all machines, as the database knows them: what each has told last, and when.
 
-The status document of a daemon may come from another version of pgflowd, so nothing here relies on
-one of its keys. Pure.
+Their status documents have been read by `told_status`, so each has all keys. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import plain
-from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.text import counted, duration
@@ -42,7 +40,7 @@ class ListedDaemon:
     living_workers: int | None  # known of one that is silent or ends, like the next two
     held_tasks: int | None  # that its workers have begun and not reported
     lapses_in_s: float | None  # the last of their leases; negative: it has lapsed
-    status: Mapping[str, Any]  # its status document
+    status: Mapping[str, Any]  # its status document, as `told_status` reads it
 
     @property
     def place(self) -> str:
@@ -51,44 +49,45 @@ class ListedDaemon:
     @property
     def up_s(self) -> float | None:
         """How long it has run; of a silent one nobody knows."""
-        up_s: Any = self.status.get("up_s")
-        return up_s + self.age_s if is_number(up_s) and not self.is_silent else None
+        return None if self.is_silent else float(self.status["up_s"]) + self.age_s
 
     @property
-    def flows(self) -> list[Mapping[str, Any]]:
-        found = self.status.get("flows")
-        return [each for each in found if isinstance(each, Mapping)] if found else []
+    def flows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.status["flows"]
+        return found
 
     @property
     def flow_states(self) -> dict[str, int]:
         """How many of its flows are in each state; those that are well come first."""
-        states = Counter(str(flow.get("state")) for flow in self.flows)
+        states = Counter(flow["state"] for flow in self.flows)
         well = [state for state in (ChildState.UP.value, ChildState.ASLEEP.value) if states[state]]
         return {state: states[state] for state in [*well, *sorted(states.keys() - well)]}
 
     @property
     def running(self) -> int:
         """The tasks at work."""
-        return _sum(self.flows, "running")
+        return sum(flow["running"] for flow in self.flows)
 
     @property
     def most_running(self) -> int:
         """How many tasks may be at work at once."""
-        return _sum(self.flows, "max_concurrency")
+        return sum(flow["max_concurrency"] or 0 for flow in self.flows)
 
     @property
     def restarts(self) -> tuple[int, int]:
         """How many restarts there were lately, and how many may be."""
-        supervisor = self.status.get("supervisor") or {}
-        return supervisor.get("restarts") or 0, supervisor.get("max_restarts") or 0
+        supervisor = self.status["supervisor"]
+        return supervisor["restarts"], supervisor["max_restarts"]
 
     @property
-    def database(self) -> Mapping[str, Any]:
-        return self.status.get("database") or {}
+    def database(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.status["database"]
+        return found
 
     @property
     def problems(self) -> list[dict[str, Any]]:
-        return list(self.status.get("problems") or [])
+        found: list[dict[str, Any]] = self.status["problems"]
+        return found
 
     def to_json(self) -> dict[str, Any]:
         fields = dict(vars(self))
@@ -116,11 +115,11 @@ def silence(daemon: ListedDaemon, *, is_alone: bool) -> str:
 
 def database_text(daemon: ListedDaemon) -> str:
     """How far its database is away, and by how much the clocks differ; empty if it is not known."""
-    rtt_s, skew_s = daemon.database.get("rtt_s"), daemon.database.get("clock_skew_s")
-    if daemon.database.get("state") == DatabaseState.DOWN:
+    rtt_s, skew_s = daemon.database["rtt_s"], daemon.database["clock_skew_s"]
+    if daemon.database["state"] == DatabaseState.DOWN:
         return str(DatabaseState.DOWN)
-    parts = [duration(rtt_s)] if is_number(rtt_s) and rtt_s is not None else []
-    if is_number(skew_s) and skew_s is not None and round(skew_s * 1000):
+    parts = [] if rtt_s is None else [duration(rtt_s)]
+    if skew_s is not None and round(skew_s * 1000):
         parts.append(f"clock {round(skew_s * 1000):+} ms")
     return ", ".join(parts)
 
@@ -146,7 +145,3 @@ def stored(status: Any, hide: Callable[[str], str], *, is_text: bool = False) ->
         text = status.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
         return hide(text) if is_text else text
     return None if isinstance(status, float) and not isfinite(status) else status
-
-
-def _sum(flows: Sequence[Mapping[str, Any]], key: str) -> int:
-    return sum(int(flow[key]) for flow in flows if is_number(flow.get(key)))

@@ -56,5 +56,4 @@ def problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[DaemonProblem]:
             yield DaemonProblem(daemon, silence(daemon, is_alone=alone))
             continue
         for one in daemon.problems:
-            texts = {name: str(one[name]) for name in ("code", "next", "flow") if one.get(name)}
-            yield DaemonProblem(daemon, str(one.get("text") or ""), **texts)
+            yield DaemonProblem(daemon, **one)

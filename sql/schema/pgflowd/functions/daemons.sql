@@ -1,6 +1,6 @@
 -- daemons(max_rows): returns the daemons of all machines, those that were heard last if there are more:
 -- the state that each has told last, with its status document, whether it is silent since, and how long
--- ago its heartbeat was, by the database's clock. Of one that is silent or ends: how many of its workers
+-- ago its heartbeat was, by the database's clock. Nothing is longer than _told_status lets it be. Of one that is silent or ends: how many of its workers
 -- live, how many tasks they hold, and in how many seconds the last of their leases lapses. One that has
 -- ended as it was asked to is not among them.
 -- Called by: commands.   Locks: nothing.
@@ -9,10 +9,13 @@ returns table (daemon_id uuid, name text, host text, pid int, version text, star
                heartbeat_at timestamptz, age_s float8, state text, is_silent boolean, living bigint,
                tasks bigint, lapses_in_s float8, status jsonb)
 language sql stable set search_path = '', pg_temp as $$
-  select one.daemon_id, one.name, one.host, one.pid, one.version, one.started_at, one.heartbeat_at,
-         extract(epoch from now() - one.heartbeat_at)::float8, one.state,
-         one.is_silent and not one.is_ending, work.living, work.tasks, work.lapses_in_s, one.status
+  select one.daemon_id, left(one.name, 200), left(one.host, 200), one.pid, left(one.version, 200),
+         greatest(least(one.started_at, now()), 'epoch'), one.heard_at,
+         extract(epoch from now() - one.heard_at)::float8, left(one.state, 40),
+         one.is_silent and not one.is_ending, work.living, work.tasks, work.lapses_in_s,
+         pgflowd._told_status(one.status)
     from (select known.*, known.alive_until < now() as is_silent,
+                 greatest(least(known.heartbeat_at, now()), 'epoch') as heard_at,
                  known.state in ('draining', 'stopping') as is_ending
             from pgflowd.daemons as known
            order by known.heartbeat_at desc limit daemons.max_rows) as one
