@@ -1,7 +1,8 @@
 -- pgmq: the queues under pgflow, version 1.5 or later.
 -- A pgmq that is there already is only checked. Otherwise the server's extension is created. Where
 -- the server has none, or denies it, the SQL of the Python package `pgmq` is executed;
--- pgflowd/db/schema/migrate.py puts it between the inner quotes.
+-- pgflowd/db/schema/migrate.py puts it between the inner quotes. What is installed so looks nowhere
+-- before pg_catalog, as our own functions; an extension is left as it is.
 do $pgflowd$
 declare
   offered text;
@@ -9,6 +10,7 @@ declare
   present text := (select extversion from pg_catalog.pg_extension where extname = 'pgmq');
   missing text;
   nameless record;
+  pathless text;
 begin
   if pg_catalog.to_regclass('pgmq.meta') is null then
     select candidate.version into offered
@@ -72,6 +74,19 @@ begin
   loop
     execute pg_catalog.format('alter table %s replica identity using index %s',
                               nameless.name, nameless.key);
+  end loop;
+
+  for pathless in
+    select pg_catalog.format('alter routine %s set search_path = %L, pg_temp', proc.oid::regprocedure, '')
+      from pg_catalog.pg_proc as proc
+      join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+     where namespace.nspname = 'pgmq' and proc.prokind in ('f', 'p')
+       and pg_catalog.obj_description(namespace.oid, 'pg_namespace')
+           like 'pgmq %, installed as plain SQL by pgflowd'
+       and pg_catalog.pg_has_role(proc.proowner, 'usage')
+       and 'search_path="", pg_temp' <> all (coalesce(proc.proconfig, '{}'))
+  loop
+    execute pathless;
   end loop;
 end
 $pgflowd$;

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from support.definers import DEFINERS
+
 import pgflowd
 
 PACKAGE = Path(pgflowd.__file__).parent
@@ -32,6 +34,7 @@ COMMAND = re.compile(r"`pgflowd [a-z -]+`")
 COMMENT = re.compile(r"--[^\n]*")
 SIGNATURE = re.compile(r"'pgflowd?\.\w+\([\w ,\[\]]*\)'")  # names a function and does not call it
 CALL = re.compile(r"\b(pgflowd?\.\w+)\s*\(")
+PGMQ_CALL = re.compile(r"\bpgmq\.(?!%)\w+\s*\(")
 HEADER = re.compile(r"Called by: (.+?)\. +Locks: .+\.$")
 
 
@@ -145,3 +148,42 @@ def test_a_text_that_only_names_a_signature_calls_nothing() -> None:
     found = calls([text + "perform pgflow.c(1); execute 'select pgflowd.d()'"])
 
     assert found == {"pgflow.c", "pgflowd.d"}
+
+
+def reached_by_definers(core: str) -> dict[str, set[str]]:
+    """Each function with its owner's rights, and all that it calls, directly or not."""
+    by_name: dict[str, list[SqlFile]] = {}
+    for file in FILES:
+        if core in file.cores:
+            by_name.setdefault(file.full_name, []).append(file)
+    reached = {}
+    for definer in (file for file in FUNCTIONS if core in file.cores and is_definer(file)):
+        found, open_ = {definer.full_name}, [definer]
+        while open_:
+            for name in open_.pop().calls - found:
+                found.add(name)
+                open_ += by_name.get(name, [])
+        reached[definer.full_name] = found
+    return reached
+
+
+def is_definer(file: SqlFile) -> bool:
+    return "security definer" in COMMENT.sub("", (SQL / file.path).read_text())
+
+
+def test_no_function_with_its_owner_s_rights_reaches_one_of_pgmq() -> None:
+    callers = {
+        file.full_name
+        for file in FILES
+        if "own" in file.cores and PGMQ_CALL.search(COMMENT.sub("", (SQL / file.path).read_text()))
+    }
+
+    assert callers == {"pgflow._create_queue", "pgflow.delete_flow_and_data"}
+    for definer, reached in reached_by_definers("own").items():
+        assert callers & reached == set(), definer
+
+
+def test_the_functions_with_their_owner_s_rights_are_the_listed_ones() -> None:
+    listed = {file.full_name for file in FUNCTIONS if is_definer(file)}
+
+    assert listed == set(DEFINERS)

@@ -12,7 +12,7 @@ begin
                     flow_slug, length(queue)
       using errcode = 'name_too_long', hint = 'Choose a slug of at most 47 characters.';
   end if;
-  if not exists (select from pgmq.list_queues() as known where known.queue_name = queue) then
+  if not exists (select from pgmq.meta as known where known.queue_name = queue) then
     perform pgmq.create(queue);
   end if;
   if to_regclass(format('pgmq.%I', 'q_' || queue || '_read_idx')) is null

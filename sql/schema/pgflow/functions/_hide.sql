@@ -23,7 +23,7 @@ begin
              read_ct = case when hidden.is_unread then 0 else message.read_ct end
         from unnest($1, $2, $3) as hidden (message_id, seconds, is_unread)
        where message.msg_id = hidden.message_id
-      $query$, pgmq.format_table_name(queue.name, 'q'))
+      $query$, 'q_' || queue.name)
       using queue.messages, queue.seconds, queue.are_unread;
   end loop;
 end $$;

@@ -24,7 +24,7 @@ begin
   delete from pgflow.deps as dep where dep.flow_slug = p_flow_slug;
   delete from pgflow.steps as step where step.flow_slug = p_flow_slug;
   delete from pgflow.flows as flow where flow.flow_slug = p_flow_slug;
-  if exists (select from pgmq.list_queues() as known where known.queue_name = queue)
+  if exists (select from pgmq.meta as known where known.queue_name = queue)
      and not exists (select from pgflow.flows as flow where lower(flow.flow_slug collate "C") = queue) then
     begin
       perform pgmq.drop_queue(queue);

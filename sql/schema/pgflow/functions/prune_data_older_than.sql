@@ -44,10 +44,10 @@ begin
   select gone.step_states, gone.step_tasks into deleted_step_states, deleted_step_tasks
     from pgflowd._delete_runs(candidates) as gone;
   for queue in
-    select pgmq.format_table_name(known.queue_name, 'a') as archive
+    select 'a_' || pgflow._queue_name(flow.flow_slug) as archive
       from pgflow.flows as flow
-      join pgmq.list_queues() as known on known.queue_name = pgflow._queue_name(flow.flow_slug)
-     where p_flow_slugs is null or flow.flow_slug = any (p_flow_slugs)
+     where (p_flow_slugs is null or flow.flow_slug = any (p_flow_slugs))
+       and to_regclass(format('pgmq.%I', 'a_' || pgflow._queue_name(flow.flow_slug))) is not null
      order by flow.flow_slug
   loop
     execute format('delete from pgmq.%I as archived where archived.archived_at < $1', queue.archive)

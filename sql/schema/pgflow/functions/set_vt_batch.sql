@@ -18,6 +18,6 @@ begin
       from unnest($1, $2) as moved (msg_id, seconds)
      where queue.msg_id = moved.msg_id
     returning queue.msg_id, queue.read_ct, queue.enqueued_at, queue.vt, queue.message, queue.headers
-    $query$, pgmq.format_table_name(set_vt_batch.queue_name, 'q'))
+    $query$, 'q_' || lower(set_vt_batch.queue_name collate "C"))
     using msg_ids, vt_offsets;
 end $$;

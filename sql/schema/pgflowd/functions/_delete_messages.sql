@@ -14,8 +14,7 @@ begin
      where task.run_id = any (_delete_messages.run_ids) and task.message_id is not null
      group by 1 order by 1
   loop
-    messages := to_regclass(
-      format('pgmq.%I', pgmq.format_table_name(queue.name, _delete_messages.kind)));
+    messages := to_regclass(pgflowd._queue_table(queue.name, _delete_messages.kind));
     continue when messages is null;
     execute format(
       'delete from %s as message where message.msg_id = any ($1)

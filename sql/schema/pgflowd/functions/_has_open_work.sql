@@ -13,7 +13,7 @@ begin
     return true;
   end if;
   for queue in
-    select to_regclass(format('pgmq.%I', pgmq.format_table_name(known.queue_name, 'q'))) as messages
+    select to_regclass(pgflowd._queue_table(known.queue_name)) as messages
       from pgflowd._queues(_has_open_work.flow_slug) as known
   loop
     if queue.messages is not null then

@@ -9,11 +9,11 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   execute format(
     'with free as (
-       select msg_id from pgmq.%1$I
+       select msg_id from %1$s
         where msg_id = any($1) and (vt < $2 or (vt > $2 and not $3))
         order by msg_id for update skip locked)
-     update pgmq.%1$I as message set vt = $2
+     update %1$s as message set vt = $2
        from free where message.msg_id = free.msg_id',
-    pgmq.format_table_name(_make_visible.queue_name, 'q'))
+    pgflowd._queue_table(_make_visible.queue_name))
     using _make_visible.msg_ids, _make_visible.at, _make_visible.extend;
 end $$;

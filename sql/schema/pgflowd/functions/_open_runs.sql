@@ -30,7 +30,7 @@ begin
      where _open_runs.flow_slug is null or flow.flow_slug = _open_runs.flow_slug);
   for queue in
     select flow.flow_slug,
-           to_regclass(format('pgmq.%I', pgmq.format_table_name(known.queue_name, 'q'))) as messages
+           to_regclass(pgflowd._queue_table(known.queue_name)) as messages
       from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as known
      where _open_runs.flow_slug is null or flow.flow_slug = _open_runs.flow_slug
   loop

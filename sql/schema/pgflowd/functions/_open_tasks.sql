@@ -22,7 +22,7 @@ declare
 begin
   if _open_tasks.of_run is not null and not only_waits then
     for found in
-      select to_regclass(format('pgmq.%I', pgmq.format_table_name(task.queue_name, 'q'))) as messages,
+      select to_regclass(pgflowd._queue_table(task.queue_name)) as messages,
              array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes,
              array_agg(task.message_id) as message_ids
         from (select pgflowd._task_queue(one) as queue_name, one.step_slug, one.task_index,
@@ -45,7 +45,7 @@ begin
   end if;
   for found in
     select flow.flow_slug, queue.queue_name,
-           to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'q'))) as messages
+           to_regclass(pgflowd._queue_table(queue.queue_name)) as messages
       from pgflow.flows as flow
      cross join lateral pgflowd._queues(flow.flow_slug) as queue
      where not only_waits and (flows is null or flow.flow_slug = any (flows))

@@ -117,7 +117,7 @@ begin
          case when one.fate = 'limit' and _pass_gates.met_needs is not null then one.needs end
     from unnest(judged) as one where one.fate in ('need', 'limit') order by one.msg_id
   on conflict on constraint waits_pkey do nothing;
-  perform pgmq.delete(queue_name, aside);
+  execute format('delete from %s where msg_id = any ($1)', pgflowd._queue_table(queue_name)) using aside;
   perform pgflowd._wake(queue_name)
     where exists (select from unnest(judged) as one where one.fate = 'need');
 end $$;

@@ -8,7 +8,7 @@ declare
   archive record;
 begin
   for archive in
-    select format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'a')) as messages,
+    select pgflowd._queue_table(queue.queue_name, 'a') as messages,
            least(_prune_leftovers.before, (
              select run.started_at from pgflow.runs as run
               where run.flow_slug = flow.flow_slug order by run.started_at limit 1)) as before

@@ -31,6 +31,6 @@ begin
     select held.queue_name as name, array_agg(held.message_id) as messages
       from held group by 1 order by 1
   loop
-    perform pgmq.delete(queue.name, queue.messages);
+    execute format('delete from %s where msg_id = any ($1)', pgflowd._queue_table(queue.name)) using queue.messages;
   end loop;
 end $$;

@@ -7,19 +7,19 @@ create or replace function pgflowd._queue_status(queue_name text)
 returns table (ready bigint, hidden bigint, oldest_ready_s double precision)
 language plpgsql stable set search_path = '', pg_temp as $$
 declare
-  queue text := pgmq.format_table_name(_queue_status.queue_name, 'q');
+  queue constant text := pgflowd._queue_table(_queue_status.queue_name);
 begin
-  if to_regclass(format('pgmq.%I', queue)) is null then
+  if to_regclass(queue) is null then
     return;
   end if;
   return query execute format(
     'select (select count(*)
-               from (select from pgmq.%1$I as one where one.vt <= $1
+               from (select from %1$s as one where one.vt <= $1
                       order by one.vt limit 10000) as ready),
             (select count(*)
-               from (select from pgmq.%1$I as one where one.vt > $1
+               from (select from %1$s as one where one.vt > $1
                       order by one.vt limit 10000) as hidden),
             (select extract(epoch from $1 - one.vt)::double precision
-               from pgmq.%1$I as one where one.vt <= $1 order by one.vt limit 1)', queue)
+               from %1$s as one where one.vt <= $1 order by one.vt limit 1)', queue)
     using clock_timestamp();
 end $$;

@@ -11,12 +11,12 @@ returns table (msg_id bigint, read_ct int, enqueued_at timestamptz)
 language plpgsql set search_path = '', pg_temp as $$
 begin
   return query execute format(
-    'update pgmq.%1$I as message
+    'update %1$s as message
         set vt = clock_timestamp() + make_interval(secs => $3), read_ct = message.read_ct + 1
       where message.msg_id = any (array(
-        select ready.msg_id from pgmq.%1$I as ready
+        select ready.msg_id from %1$s as ready
          where ready.vt <= $1 order by ready.vt limit $2 for update skip locked))
      returning message.msg_id, message.read_ct, message.enqueued_at',
-    pgmq.format_table_name(_read_messages.queue_name, 'q'))
+    pgflowd._queue_table(_read_messages.queue_name))
     using clock_timestamp(), max_messages, hidden_s;
 end $$;

@@ -7,30 +7,30 @@ create or replace function pgflowd._requeue_released(elements pgflowd.element[],
 returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   released record;
+  place int;
 begin
-  for released in
-    with requeued as (
-      update pgflow.step_tasks as task
-         set status = 'queued', started_at = null, last_worker_id = null,
-             attempts_count = case when element.standing = 'revoked' then 0
-                                   else greatest(task.attempts_count - 1, 0) end
-        from unnest(elements) as element
-       where element.outcome = 'released' and element.standing in ('live', 'revoked')
-         and task.run_id = element.run_id and task.step_slug = element.step_slug
-         and task.task_index = element.task_index
-      returning element.ord, task.message_id,
-                case when element.standing = 'live' then coalesce(element.delay, interval '0')
-                     else interval '0' end as delay,
-                pgflowd._task_queue(task) as queue
-    )
-    select * from requeued order by requeued.queue, requeued.message_id
-  loop
-    perform pgmq.set_vt(released.queue, released.message_id,
-                        ceil(extract(epoch from released.delay))::int);
-    if released.delay <= interval '0' then
-      perform pgflowd._ring(released.queue);
-    end if;
-    became[released.ord] := 'queued';
-  end loop;
+  with requeued as (
+    update pgflow.step_tasks as task
+       set status = 'queued', started_at = null, last_worker_id = null,
+           attempts_count = case when element.standing = 'revoked' then 0
+                                 else greatest(task.attempts_count - 1, 0) end
+      from unnest(elements) as element
+     where element.outcome = 'released' and element.standing in ('live', 'revoked')
+       and task.run_id = element.run_id and task.step_slug = element.step_slug
+       and task.task_index = element.task_index
+    returning element.ord, task.message_id,
+              case when element.standing = 'live' then coalesce(element.delay, interval '0')
+                   else interval '0' end as delay,
+              pgflowd._task_queue(task) as queue
+  )
+  select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,
+         array_agg(requeued.message_id) as messages, array_agg(requeued.delay) as delays
+    into released from requeued;
+  if released.ords is not null then
+    perform pgflowd._hide(released.queues, released.messages, released.delays);
+    foreach place in array released.ords loop
+      became[place] := 'queued';
+    end loop;
+  end if;
   return became;
 end $$;

@@ -42,8 +42,8 @@ begin
        and attempt.task_index = new.task_index and attempt.ended_at is null
      group by attempt.lease_until
   loop
-    execute format('update pgmq.%I as message set vt = $2, read_ct = 1 where message.msg_id = any ($1)',
-                   pgmq.format_table_name(queue, 'q'))
+    execute format('update %s as message set vt = $2, read_ct = 1 where message.msg_id = any ($1)',
+                   pgflowd._queue_table(queue))
       using hidden.msg_ids, hidden.lease_until;
     perform pgflowd._wake(queue);
   end loop;

@@ -9,11 +9,11 @@ declare
 begin
   execute format(
     'with shown as (
-       update pgmq.%I as message set vt = greatest(message.enqueued_at, clock_timestamp())
+       update %s as message set vt = greatest(message.enqueued_at, clock_timestamp())
         where message.msg_id = any($1)
        returning message.vt <= clock_timestamp() as now)
      select coalesce(bool_or(shown.now), false) from shown',
-    pgmq.format_table_name(_show_young.queue_name, 'q'))
+    pgflowd._queue_table(_show_young.queue_name))
     into is_visible using _show_young.msg_ids;
   return is_visible;
 end $$;

@@ -67,7 +67,7 @@ begin
       from unnest(suspended.queues, suspended.messages) as held (name, message)
      group by 1 order by 1
   loop
-    perform pgmq.delete(queue.name, queue.messages);
+    execute format('delete from %s where msg_id = any ($1)', pgflowd._queue_table(queue.name)) using queue.messages;
     perform pgflowd._wake(queue.name) where suspended.are_handed_on;
   end loop;
   if suspended.names is not null

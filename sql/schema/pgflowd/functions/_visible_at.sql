@@ -5,8 +5,7 @@ create or replace function pgflowd._visible_at(queue_name text, msg_ids bigint[]
 returns table (msg_id bigint, visible_at timestamptz)
 language plpgsql stable strict set search_path = '', pg_temp as $$
 declare
-  queue regclass := to_regclass(format(
-    'pgmq.%I', pgmq.format_table_name(_visible_at.queue_name, 'q')));
+  queue regclass := to_regclass(pgflowd._queue_table(_visible_at.queue_name));
 begin
   if queue is not null then
     return query execute format(

@@ -33,16 +33,15 @@ begin
      where run.run_id = any (_without_message.run_ids) and run.status = 'started'
      group by 1
   loop
-    continue when to_regclass(
-      format('pgmq.%I', pgmq.format_table_name(queue.name, 'q'))) is null;
+    continue when to_regclass(pgflowd._queue_table(queue.name)) is null;
     return query execute format(
       'select task.* from unnest($1, $2, $3, $4) as known (run_id, step_slug, task_index, msg_id)
         cross join lateral (select known.run_id, known.step_slug, known.task_index) as task
-        where not exists (select from pgmq.%I as message where message.msg_id = known.msg_id)
+        where not exists (select from %s as message where message.msg_id = known.msg_id)
           and not exists (select from pgflowd.waits as wait
                            where wait.run_id = known.run_id and wait.step_slug = known.step_slug
                              and wait.task_index = known.task_index)',
-      pgmq.format_table_name(queue.name, 'q'))
+      pgflowd._queue_table(queue.name))
       using queue.runs, queue.steps, queue.indexes, queue.msg_ids;
   end loop;
 end $$;

@@ -58,7 +58,7 @@ begin
                    and worker.last_heartbeat_at > now() - interval '30 s');
     is_asleep := exists (select from pgflow.workers as worker
                           where worker.queue_name = flow.queue_name and pgflowd._is_asleep(worker));
-    queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(flow.queue_name, 'q')));
+    queue := to_regclass(pgflowd._queue_table(flow.queue_name));
     is_watched := exists (select from pg_catalog.pg_trigger as trigger
                            where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify');
     waits := array(select pgflowd._waiting_runs(flow.flow_slug));

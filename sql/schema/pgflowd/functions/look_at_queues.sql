@@ -12,9 +12,9 @@ begin
                            where paused.queue_name = look_at_queues.queue_name);
     begin
       execute format(
-        'select extract(epoch from min(message.vt) - clock_timestamp()) from pgmq.%I as message
+        'select extract(epoch from min(message.vt) - clock_timestamp()) from %s as message
           where message.vt < ''infinity''',
-        pgmq.format_table_name(queue_name, 'q')) into due_in_s;
+        pgflowd._queue_table(queue_name)) into due_in_s;
     exception when undefined_table or insufficient_privilege then
       due_in_s := 0;
     end;

@@ -15,7 +15,7 @@ begin
   perform pgflowd._require_flow(given.name) from unnest(open_tasks.flows) as given (name);
   for flow in
     select distinct one.slug, known.queue_name,
-           to_regclass(format('pgmq.%I', pgmq.format_table_name(known.queue_name, 'q'))) as messages,
+           to_regclass(pgflowd._queue_table(known.queue_name)) as messages,
            exists (select from pgflowd.paused_flows as paused
                     where paused.flow_slug = one.slug) as is_paused
       from unnest(open_tasks.flows) as given (name)

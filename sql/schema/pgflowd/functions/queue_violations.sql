@@ -13,8 +13,7 @@ begin
     select flow.flow_slug, known.queue_name, tabled.oid
       from pgflow.flows as flow
      cross join lateral pgflowd._queues(flow.flow_slug) as known
-     cross join lateral (select to_regclass(format(
-       'pgmq.%I', pgmq.format_table_name(known.queue_name, 'q'))) as oid) as tabled
+     cross join lateral (select to_regclass(pgflowd._queue_table(known.queue_name)) as oid) as tabled
      order by flow.flow_slug
   loop
     return query select violation.*

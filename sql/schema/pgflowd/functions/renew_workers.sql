@@ -30,7 +30,7 @@ begin
     worker_id := renewed.worker_id;
     is_deprecated := renewed.is_deprecated;
     visible := 0; oldest_s := null; oldest_run := null; due_in_s := null;
-    queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(renewed.queue_name, 'q')));
+    queue := to_regclass(pgflowd._queue_table(renewed.queue_name));
     if queue is not null then
       execute format($query$
         select (select count(*)

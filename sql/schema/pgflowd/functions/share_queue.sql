@@ -6,10 +6,8 @@
 create or replace function pgflowd.share_queue(queue_name text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
-  queue regclass := pg_catalog.to_regclass(pg_catalog.format(
-    'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'q')));
-  archive regclass := pg_catalog.to_regclass(pg_catalog.format(
-    'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'a')));
+  queue regclass := pg_catalog.to_regclass(pgflowd._queue_table(share_queue.queue_name));
+  archive regclass := pg_catalog.to_regclass(pgflowd._queue_table(share_queue.queue_name, 'a'));
   owner oid := (select nspowner from pg_catalog.pg_namespace where nspname = 'pgflow');
 begin
   if queue is null or not (select pg_catalog.pg_has_role(class.relowner, 'usage')

@@ -47,7 +47,7 @@ begin
       execute format($query$
         select array(
           select message.msg_id
-            from (select one.msg_id, one.vt from pgmq.%I as one
+            from (select one.msg_id, one.vt from %s as one
                    where one.vt <= $1 order by one.vt limit 10000) as message
            cross join lateral (
              select one.step_slug from pgflow.step_tasks as one
@@ -57,13 +57,13 @@ begin
               on option.flow_slug = $2 and option.step_slug = task.step_slug
            where case when $3 = '{}' then option.needs is null else option.needs <@ $3 end
            order by message.vt limit 100)
-        $query$, pgmq.format_table_name(queue.queue_name, 'q'))
+        $query$, pgflowd._queue_table(queue.queue_name))
         into candidates using clock_timestamp(), task_claim.flow_slug, given;
     end if;
     foreach ready in array candidates loop
       -- who has not locked the message does not know whether the task has begun to wait
-      execute format('select true from pgmq.%I where msg_id = $1 for update skip locked',
-                     pgmq.format_table_name(queue.queue_name, 'q')) into is_there using ready;
+      execute format('select true from %s where msg_id = $1 for update skip locked',
+                     pgflowd._queue_table(queue.queue_name)) into is_there using ready;
       continue when is_there is null;
       if has_gates then
         gate := pgflowd._pass_gates(task_claim.flow_slug, queue.queue_name, array[ready], 1, given,

@@ -7,7 +7,7 @@
 create or replace function pgflowd.watch_queue(queue_name text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
-  queue regclass := format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
+  queue regclass := pgflowd._queue_table(watch_queue.queue_name);
 begin
   perform pgflowd.share_queue(watch_queue.queue_name);
   if exists (select from pg_trigger as trigger

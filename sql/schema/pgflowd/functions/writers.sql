@@ -5,6 +5,6 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.writers(queue_name text, known text[] default null)
 returns text[] language sql set search_path = '', pg_temp as $$
-  select pgflowd._writers(array[pg_catalog.to_regclass(
-    pg_catalog.format('pgmq.%I', 'q_' || writers.queue_name))::oid], writers.known);
+  select pgflowd._writers(array[
+    to_regclass(pgflowd._queue_table(writers.queue_name))::oid], writers.known);
 $$;

@@ -7,7 +7,6 @@ returns text[] language plpgsql set search_path = '', pg_temp as $$
 declare
   given record;
   ended record;
-  moved record;
 begin
   select array_agg(element.run_id) as run_ids,
          array_agg(element.step_slug) as step_slugs,
@@ -38,24 +37,15 @@ begin
   loop
     became[given.ords[ended.ord]] := ended.status;
   end loop;
-  if not given.any_delayed then
-    return became;
-  end if;
-  for moved in
-    select pgflowd._task_queue(task) as queue, task.message_id, element.delay
+  if given.any_delayed then
+    perform pgflowd._hide(array_agg(pgflowd._task_queue(task)), array_agg(task.message_id),
+                          array_agg(element.delay))
       from unnest(_fail_reported.elements) as element
       join pgflow.step_tasks as task
         on task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index
      where element.ord = any(given.ords) and element.standing = 'live'
-       and element.delay is not null and task.status = 'queued'
-     order by 1, 2
-  loop
-    perform pgmq.set_vt(moved.queue, moved.message_id,
-                        ceil(extract(epoch from moved.delay))::int);
-    if moved.delay <= interval '0' then
-      perform pgflowd._ring(moved.queue);
-    end if;
-  end loop;
+       and element.delay is not null and task.status = 'queued';
+  end if;
   return became;
 end $$;
