@@ -158,7 +158,6 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
     conn.execute(
         "drop function pgflowd._task_queue cascade;"  # older ones depend on no column
         "drop function pgflowd.report; drop type pgflowd.answer, pgflowd.element cascade;"
-        "drop function pgflowd._task_queue cascade;"  # old ones were no obstacle to migrations
         "create type pgflowd.answer as (ord int); create type pgflowd.element as (ord int);"
         "create function pgflowd._report_singly(reports jsonb, outputs text[], until timestamptz)"
         " returns setof pgflowd.answer language sql as 'select null::pgflowd.answer';"
