@@ -214,6 +214,8 @@ def _element(one: TaskReport) -> dict[str, Any]:
         element["retry"] = None if one.retry else False
         element["delay"] = None if one.delay_s is None else f"{one.delay_s:f} s"
         element["wait"] = one.wait and one.wait.as_json()
+        if one.at_most_s is not None:
+            element["wait"] = {"at_most_s": one.at_most_s}
         usage |= {"exit_code": one.exit_code, "exit_signal": one.exit_signal}
         element = {key: value for key, value in element.items() if value is not None}
     if used := {key: value for key, value in usage.items() if value is not None}:

@@ -78,6 +78,7 @@ class TaskQueue(Protocol):
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> Any: ...
+    def release(self, key: Key, delay_s: float, at_most_s: float) -> bool: ...
     def suspend(self, key: Key, wait: Wait) -> Any: ...
     def advance_to_next(self) -> bool: ...
 
@@ -183,7 +184,12 @@ def _fail(
     _refuse_endless(record)
     handlers.tracebacks[record.key] = traceback_of(error)
     failure = failure_of(error, is_last=record.attempt >= record.max_attempts)
-    queue.fail(record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s)
+    delay_s, at_most_s = failure.delay_s, failure.at_most_s
+    if delay_s is not None and at_most_s is not None:
+        if not queue.release(record.key, delay_s, at_most_s):
+            queue.fail(record.key, failure.message, delay_s=delay_s)
+        return
+    queue.fail(record.key, failure.message, retry=failure.retry, delay_s=delay_s)
 
 
 class TestedHandlers:

@@ -13,6 +13,7 @@ from typing import Any
 
 import chaos_daemons
 import chaos_gates
+import chaos_grains
 import chaos_output
 import chaos_runs
 import chaos_ticks
@@ -85,6 +86,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_runs.troubles(environment, _stood_still)
     troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += chaos_ticks.troubles(environment)
+    troubles += chaos_grains.troubles(conn)
     troubles += chaos_undos.troubles(environment, _stood_still)
     troubles += chaos_versions.troubles(environment)
     troubles += chaos_output.troubles(conn)

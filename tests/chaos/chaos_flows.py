@@ -132,9 +132,12 @@ def dice(item: int, ctx: Context) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if thrown < 0.23:
         os.abort()
-    if thrown < 0.25:
+    if thrown < 0.24:
         raise RetryAfter(1)
-    if thrown < 0.27:
+    if thrown < 0.26:
+        note(ctx, "asked")
+        raise RetryAfter(1, "as it was asked", spend=False)
+    if thrown < 0.28:
         go_on(ctx, 60)
     return done(ctx, item)
 

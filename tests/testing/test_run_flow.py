@@ -201,6 +201,28 @@ def test_a_wish_for_a_later_retry_is_kept():
     assert (run.took_s, run.output) == (1000, {"perform": 2})
 
 
+def test_attempts_are_not_spent_while_the_other_side_asks_to_wait():
+    @job("patient", max_attempts=2, base_delay=0)
+    def patient(run: int, ctx: Context) -> int:
+        seen.append(ctx.attempt)
+        if len(seen) < run:
+            raise RetryAfter(600, spend=False, at_most="1h")
+        return ctx.attempt
+
+    seen: list[int] = []
+    kept = run_flow(patient, 7)
+    assert (kept.status, kept.took_s, kept.steps["perform"].attempts) == ("completed", 3600, 1)
+
+    seen.clear()  # the eighth is later than an hour after the first, and a new hour begins
+    spent = run_flow(patient, 14)
+    assert (spent.status, spent.output) == ("completed", {"perform": 2})
+    assert seen == [1] * 7 + [2] * 7
+
+    seen.clear()
+    lost = run_flow(patient, 99)
+    assert (lost.status, len(seen)) == ("failed", 14)
+
+
 def test_a_map_gets_items_and_the_next_step_their_outputs():
     run = run_flow(orders, 2)
 

@@ -215,6 +215,58 @@ def test_the_last_attempt_promises_no_retry(start_worker):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_attempt_is_not_spent_if_the_other_side_asked_to_wait(start_worker, kind, tmp_path):
+    module = f"""
+        import os, pathlib
+        from pgflowd import Flow, RetryAfter
+        flow = Flow("flow", max_attempts=1)
+
+        @flow.step
+        {kind} work(run, ctx):
+            first = ctx.memo("first", lambda: ctx.token)
+            with open({str(tmp_path / "calls")!r}, "a") as calls: calls.write("x")
+            if len(pathlib.Path({str(tmp_path / "calls")!r}).read_text()) < 3:
+                raise RetryAfter(1, "429: slower", spend=False)
+            return [ctx.attempt, ctx.token > first]
+    """
+    if kind == "async def":
+        module = module.replace(
+            'ctx.memo("first", lambda: ctx.token)', 'await ctx.memo("first", token, ctx)'
+        )
+        module = module.replace(
+            "        @flow.step",
+            "        async def token(ctx): return ctx.token\n\n        @flow.step",
+        )
+    worker = start_worker(module, tasks_per_runner=1 if kind == "def" else 4)
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"work": [1, True]}
+    assert worker.outcomes(run) == ["released", "released", "completed"]
+    assert [each[2] for each in worker.attempts(run)[:2]] == ["429: slower"] * 2
+    records = worker.records("task.released")
+    assert [(each["level"], each["error"]) for each in records] == [("info", "429: slower")] * 2
+    assert worker.records("task.failed") == []
+
+
+def test_an_attempt_is_spent_after_at_most(start_worker):
+    body = "raise RetryAfter(30, 'busy', spend=False, at_most='20s') if run else 0"
+    worker = start_worker(one_step(body, 1))
+
+    run = worker.start_run(True)
+
+    assert worker.failed(run, 5)
+    assert worker.outcomes(run) == ["failed"]
+    [(*_, error)] = worker.attempts(run)
+    assert error.startswith(
+        "busy; it would end more than 20 s (at_most) after the first such attempt"
+    )
+    [record] = worker.records("task.failed")
+    assert (record["level"], record["verdict"]) == ("warning", "failed")
+    assert [each["error"] for each in worker.records("run.failed")]
+
+
 @covers("row 53", "row 54")
 @pytest.mark.parametrize(
     ("value", "text"),

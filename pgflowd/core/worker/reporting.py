@@ -10,11 +10,12 @@ sent slowly, and nothing more is claimed (docs/background/failures.md, D3).
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import (
     claiming,
     events,
@@ -110,7 +111,8 @@ def kept(outbox: Outbox) -> tuple[TaskReport, ...]:
 def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndClaimDone) -> None:
     """The database has the reports; take what was claimed."""
     state, now = transition.state, transition.now
-    outbox, sent, wanted = state.outbox, state.outbox.sending, state.outbox.claiming
+    outbox, wanted = state.outbox, state.outbox.claiming
+    sent = tuple(map(_as_recorded, outbox.sending, event.answers))
     had_reports = outbox.follows_reports
     outbox.sending, outbox.claiming = (), 0
     state.connections.main = FREE
@@ -221,7 +223,8 @@ def _take_answers(
             run_log.dropped(transition, report, text)
             continue
         run_log.recorded(transition, report, answer.verdict)
-        if answer.verdict is Verdict.QUEUED and report.outcome.is_failure:
+        is_delayed = report.outcome.is_failure or report.at_most_s is not None
+        if answer.verdict is Verdict.QUEUED and is_delayed:
             claiming.retry_is_queued(transition.state)
         if error := run_log.error_of_completion(report, answer):
             failed[report.task.run_id] = error
@@ -235,6 +238,13 @@ def _take_answers(
     if undone:
         failed_turns.count_undone(transition, *undone)
     return not again
+
+
+def _as_recorded(report: TaskReport, answer: ReportAnswer) -> TaskReport:
+    """What a handler wanted unspent may be spent, since it has asked for that for too long."""
+    if report.at_most_s is None or not answer.message or answer.sqlstate is not None:
+        return report
+    return replace(report, outcome=Outcome.FAILED, error_message=answer.message)
 
 
 def _send_spans(

@@ -36,7 +36,6 @@ _LEVELS = {
     "step.completed": "debug",
     "step.skipped": "info",
 }
-_CHANGE_NO_RUN = (Outcome.RELEASED, Outcome.SUSPENDED)
 _CODES = {Outcome.TIMED_OUT: "E401", Outcome.CRASHED: "E402"}
 
 
@@ -157,8 +156,7 @@ def runs_of_interest(options: WorkerOptions, reports: Iterable[TaskReport]) -> t
     runs = [
         report.task.run_id
         for report in reports
-        if report.outcome not in _CHANGE_NO_RUN
-        and (wants_all or report.outcome is not Outcome.COMPLETED)
+        if report.may_end_run and (wants_all or report.outcome is not Outcome.COMPLETED)
     ]
     return tuple(dict.fromkeys(runs)) if runs else ()
 

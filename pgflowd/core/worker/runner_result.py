@@ -47,7 +47,7 @@ _RECORDED = {each.value: each for each in (Verdict.COMPLETED, Verdict.REPEATED)}
 _RECORDED_AS = [(Outcome.COMPLETED, verdict) for verdict in _RECORDED]
 _RUN_ENDS = {each.value: each for each in (RunStatus.COMPLETED, RunStatus.FAILED)}
 _CHANGES = {each.value for kind in (RunStatus, StepStatus) for each in kind}
-_NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}
+_NUMBERS = {"delay_s": 1e9, "at_most_s": 1e10, "cpu_s": 1e9, "peak_kb": 1e15}
 
 
 def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
@@ -60,6 +60,8 @@ def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
             if isinstance(head.get(name), str):
                 fields[name] = clean(head[name], longest)
     for name, most in _NUMBERS.items():
+        if name == "at_most_s" and outcome is not Outcome.RELEASED:
+            continue
         if name in head and (value := _number(head[name], most)) is not None:
             fields[name] = int(value) if name == "peak_kb" else value
     if outcome is Outcome.SUSPENDED:

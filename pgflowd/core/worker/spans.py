@@ -18,7 +18,6 @@ from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import Task, TaskReport
 
 MAX_TEXT_CHARS = 1000  # of an error
-_END_NO_RUN = (Outcome.RELEASED, Outcome.SUSPENDED)
 _BEGUN = (RunStatus.STARTED, StepStatus.STARTED)
 
 Row = tuple[Any, ...]
@@ -95,11 +94,7 @@ def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
 
 def runs_of_interest(reports: Iterable[TaskReport]) -> tuple[str, ...]:
     """The runs whose spans, and those of their steps, these reports may end."""
-    runs = [
-        each.task.run_id
-        for each in reports
-        if each.began_at is not None and each.outcome not in _END_NO_RUN
-    ]
+    runs = [each.task.run_id for each in reports if each.began_at is not None and each.may_end_run]
     return tuple(dict.fromkeys(runs)) if runs else ()
 
 

@@ -60,6 +60,7 @@ class TaskReport:
     traceback: str | None = None
     retry: bool = True
     delay_s: float | None = None
+    at_most_s: float | None = None  # of a release: how long its handler may ask for others
     wait: Wait | None = None  # of a suspended task: for what
     cpu_s: float | None = None
     peak_kb: int | None = None
@@ -73,6 +74,12 @@ class TaskReport:
     pid: int | None = None  # of its runner
     began_at: float | None = None  # with `ended_at`, if its span is written
     ended_at: float | None = None
+
+    @property
+    def may_end_run(self) -> bool:
+        """Whether step or run may end by it."""
+        is_unspent = self.outcome in (Outcome.RELEASED, Outcome.SUSPENDED)
+        return not is_unspent or self.at_most_s is not None
 
     @property
     def has_more(self) -> bool:

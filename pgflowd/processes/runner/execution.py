@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from pgflowd.core.definition.arguments import arguments_for, undo_arguments
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.failure import failure_of
+from pgflowd.core.failure import UNSPENT, failure_of
 from pgflowd.core.json import SQL_NULL, decode
 from pgflowd.core.waiting import suspension_of, swallowed
 from pgflowd.host import open_telemetry
@@ -67,6 +67,14 @@ def head_of_error(error: BaseException, ctx: RunnerContext) -> dict[str, Any]:
     if suspended := suspension_of(error):
         return {"outcome": "suspended", "wait": suspended.wait.as_json()}
     failure = failure_of(error, is_last=ctx.attempt >= ctx.max_attempts)
+    if failure.at_most_s is not None:
+        return {
+            "outcome": "released",
+            "error_type": UNSPENT,
+            "error_message": failure.message,
+            "delay_s": failure.delay_s,
+            "at_most_s": failure.at_most_s,
+        }
     head: dict[str, Any] = {
         "outcome": "failed",
         "error_type": failure.error_type,

@@ -121,6 +121,22 @@ class Engine:
             reports.fail(state, task, message, retry=retry, delay_s=delay_s)
         return task
 
+    def release(self, key: Key, delay_s: float, at_most_s: float) -> bool:
+        """Give a task back unspent, for which its handler asked; False if it may no longer."""
+        run, state, task = self._find(key)
+        is_open = run.status is RunStatus.STARTED and state.status is StepStatus.STARTED
+        if task is None or not is_open or task.status is not TaskStatus.STARTED:
+            return False
+        asked_at = self.now if task.asked_at is None else task.asked_at
+        if self.now + delay_s > asked_at + at_most_s:
+            return False
+        task.become(TaskStatus.QUEUED)
+        task.asked_at = asked_at
+        task.attempts -= 1
+        task.claims -= 1
+        task.message.visible_at = self.now + delay_s
+        return True
+
     def snapshot(self, run_id: str) -> dict[str, Any]:
         """All that the tables would show of a run."""
         return snapshot_of(self.runs[run_id], self.now)

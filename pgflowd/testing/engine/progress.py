@@ -91,7 +91,7 @@ class RunProgress:
 
     def _fail(self, state: EngineStep, task: TaskRow, message: str, delay_s: float | None) -> None:
         options = self.plan.steps[state.slug].options
-        task.error = message
+        task.error, task.asked_at = message, None
         if task.attempts < options["max_attempts"]:
             task.become(TaskStatus.QUEUED)
             if delay_s is None:

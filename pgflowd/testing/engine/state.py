@@ -84,6 +84,7 @@ class TaskRow:
     wait: TaskWait | None = None
     needs: tuple[str, ...] = ()  # what it was handed on for
     hand_ons: int = 0
+    asked_at: float | None = None  # when its handler first asked for a release, of those in a row
     caps: frozenset[str] = frozenset()  # of the worker that has it, which has what it needs
     saved: dict[str, Checkpoint] = field(default_factory=dict)
     progress: dict[str, Any] | None = None  # what its handler has told last

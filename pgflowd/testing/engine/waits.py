@@ -28,6 +28,7 @@ def suspend(run: EngineRun, task: TaskRow, wait: Wait, now: float) -> None:
     task.become(TaskStatus.QUEUED)
     task.attempts -= 1
     task.claims -= 1
+    task.asked_at = None
     task.message.is_archived = True
     run.suspensions += 1
     due_at = None if wait.in_s is None else now + wait.in_s

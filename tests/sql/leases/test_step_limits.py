@@ -597,3 +597,15 @@ def test_a_paused_flow_keeps_no_place_from_others(own: LeaseDatabase) -> None:
     own.value("select pgflowd.refill_limits()")
     assert [task.run_id for task in own.claim(flow, worker)] == [second]
     assert violated(own) == []
+
+
+def test_a_handler_that_asks_to_wait_gives_its_place_back(own: LeaseDatabase) -> None:
+    flow = limited(own)
+    own.start(flow), own.start(flow)
+    task = own.claim_one(flow, own.worker(flow))
+    ask = {"error_type": "RetryAfter", "delay": "60 s", "wait": {"at_most_s": 600}}
+
+    own.report(element(task, "released", **ask))
+
+    assert own.claim_one(flow, own.worker(flow)).run_id != task.run_id
+    assert violated(own) == []

@@ -61,7 +61,9 @@ begin
            found.ord, found.token, found.verdict,
            case when found.verdict <> 'lost' then null
                 when found.standing = 'nothing' then 'PF002' else 'PF001' end,
-           case when found.verdict <> 'lost' then null
+           case when found.outcome = 'failed' and found.wait is not null and found.verdict <> 'lost'
+                then found.error_message
+                when found.verdict <> 'lost' then null
                 when found.standing = 'nothing' then 'there is no '
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
                 else 'token ' || coalesce(found.token::text, 'null') || ' holds no live lease on '

@@ -1,6 +1,7 @@
 -- _stalled_in_a_row(run_id, step_slug, task_index): returns how many of a task's last attempts
--- stalled. Attempts that were released or lost prove nothing about the task and do not count. After
--- it was given up once (E408), a task that is tried again counts from zero.
+-- stalled. Attempts that were released or lost prove nothing about the task and do not count, unless
+-- its handler asked for the release: so it has not ended its worker. After it was given up once
+-- (E408), a task that is tried again counts from zero.
 -- Called by: _requeue_stalled, stalled_tasks, _sweep_leased, _sweep_unleased_task.
 -- Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
@@ -20,5 +21,6 @@ begin
             and other.task_index = attempt.task_index
             and (other.outcome in ('completed', 'failed', 'timed_out', 'crashed', 'late',
                                    'suspended')
+                 or other.outcome = 'released' and other.error_type = 'RetryAfter'
                  or other.error_type = 'E408')), 0));
 end $$;

@@ -2,7 +2,7 @@
 -- locks of all runs and tasks, taken in statements before this one: so it sees attempts as they
 -- are. Standings are those of _lease_standing, and `nothing` (no such task), `unknown` (no such
 -- token), `repeated` (this report was recorded before). Whatever a revoked attempt reports, its
--- task is released.
+-- task is released. One that its handler wants unspent has failed if that goes on for too long.
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._with_standings(elements pgflowd.element[])
 returns pgflowd.element[] language plpgsql set search_path = '', pg_temp as $$
@@ -10,8 +10,12 @@ begin
   return (
     select array_agg((
              found.ord, found.run_id, found.step_slug, found.task_index, found.token,
-             case when found.standing = 'revoked' then 'released' else found.outcome end,
-             found.error_message, found.error_type, found.traceback,
+             case when found.standing = 'revoked' then 'released'
+                  when asked.is_over then 'failed' else found.outcome end,
+             case when asked.is_over then left(found.error_message, 3800) || format(
+                    '; it would end more than %s s (at_most) after the first such attempt, so this one is spent',
+                    trim_scale((found.wait ->> 'at_most_s')::numeric))
+                  else found.error_message end, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
              found.standing = 'live' and found.is_moved, found.is_run_open, found.wait,
              found.is_limited)::pgflowd.element)
@@ -46,5 +50,13 @@ begin
               left join pgflowd.attempts as attempt
                 on attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
                and attempt.task_index = element.task_index and attempt.token = element.token
-            offset 0) as found);
+            offset 0) as found
+     cross join lateral (
+       select case when found.outcome = 'released' and found.standing = 'live'
+                        and found.wait is not null
+                   then not pgflowd._may_be_unspent(
+                          found.run_id, found.step_slug, found.task_index,
+                          coalesce(found.delay, interval '0'),
+                          make_interval(secs => (found.wait ->> 'at_most_s')::float8))
+                   else false end as is_over) as asked);
 end $$;

@@ -6,6 +6,8 @@
 -- `outputs`. A wait is {"kind": "sleep", "in_s" or "until"}, {"kind": "signal", "name",
 -- "checkpoint"}, {"kind": "runs", "runs": their ids, "checkpoint"}, or {"kind": "need", "needs"}; each may
 -- have "why", and the first three all of "checkpoint", "in_s" or "until".
+-- A release of error_type RetryAfter with the wait {"at_most_s": N} was asked for by the handler; if such
+-- releases in a row would go on for longer, the attempt has failed, and `message` says so.
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s, or within a quarter of a short
 -- `statement_timeout`, gives `error` 55P03.

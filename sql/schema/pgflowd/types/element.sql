@@ -1,7 +1,7 @@
 -- element: one element of a report: what the worker reports, and what _with_standings adds:
 -- `standing`; `is_moved`, whether its task no longer looks as its attempt left it; and
 -- `is_run_open`, whether its run had not ended before. `ord` is its place in the report, from 1;
--- `wait` what a suspended task waits for; `is_limited`, whether its attempt has a place of a limit.
+-- `wait` what a suspended task waits for, or how long a handler may ask for releases; `is_limited`, whether its attempt has a place of a limit.
 do $$
 begin
   if to_regtype('pgflowd.element') is null then

@@ -1,0 +1,29 @@
+"""What handlers wrote down of attempts that they left unspent, compared with the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+ASKED = """
+select o.run_id, o.step_slug, o.task_index, o.token, a.outcome
+  from oracle o join pgflowd.attempts a using (run_id, step_slug, task_index, token)
+ where o.event = 'asked' and a.outcome in ('completed', 'failed')
+"""
+# each attempt that was spent has a number of its own; those that were not have that of the next one
+SPENT = """
+select t.run_id, t.step_slug, t.task_index, t.attempts_count, count(a.token) as spent
+  from pgflow.step_tasks t
+  join pgflowd.attempts a using (run_id, step_slug, task_index)
+ where t.status = 'completed' and a.outcome in ('completed', 'failed', 'timed_out', 'crashed')
+   and exists (select from oracle o where o.event = 'asked' and o.run_id = t.run_id
+                and o.step_slug = t.step_slug and o.task_index = t.task_index)
+ group by 1, 2, 3, 4 having t.attempts_count > count(a.token)
+"""
+
+
+def troubles(conn: psycopg.Connection[Any]) -> list[str]:
+    """Attempts that were spent although their handlers asked to wait."""
+    found = [f"spent although it asked: {tuple(map(str, row))}" for row in conn.execute(ASKED)]
+    return found + [f"too many were spent: {tuple(map(str, row))}" for row in conn.execute(SPENT)]
