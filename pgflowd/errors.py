@@ -82,6 +82,7 @@ TITLES: dict[str, str] = {
     "E225": "bad undo",
     "E226": "bad limit",
     "E227": "slug reserved for undo",
+    "E228": "a condition asks for what no dependency is",
     "W220": "a skippable dependency has no default",
     "W221": "newer pgflow releases refuse this slug",
     "W222": "the import left threads, sockets or pipes open",

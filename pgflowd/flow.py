@@ -92,6 +92,7 @@ class Flow:
         self._retired: list[tuple[int, DecoratedHandler]] = []
         self._misuses: list[Problem] = []  # of the decorators
         self._spec: FlowSpec | None = None
+        self._is_job = False
 
     @overload
     def step(self, handler: Handler, /) -> Handler: ...
@@ -218,7 +219,9 @@ class Flow:
         steps = tuple(each.spec(slugs) for each in self._handlers)
         undos = tuple(each.spec(slugs) for each in self._undos)
         retired = tuple((since, each.spec({})) for since, each in self._retired)
-        return FlowSpec(self.slug, self.place, self.options, steps, undos, retired)
+        return FlowSpec(
+            self.slug, self.place, self.options, steps, undos, retired, is_job=self._is_job
+        )
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
         self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))
@@ -282,7 +285,7 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
     flow_options = {name: value for name, value in options.items() if name not in of_step}
     step_options = {name: value for name, value in options.items() if name in of_step}
     flow = Flow(slug, **cast(FlowOptions, flow_options))
-    flow.place = _caller()
+    flow.place, flow._is_job = _caller(), True
 
     def decorate(function: Callable[P, R_co]) -> Job[P, R_co]:
         if isinstance(earlier := getattr(function, "flow", None), Flow):

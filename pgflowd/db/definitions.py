@@ -255,11 +255,14 @@ def stale_parts(conn: Connection, code: Code, slug: str) -> list[str]:
     """
     What of the code differs from the database, which applies, besides options and shape, as texts.
 
-    That is the schema of the input, and the schedules: only the code of the current version says
-    which there are.
+    That is the schema of the input, whether it is a job, and the schedules: only the code of the
+    current version says which there are.
     """
     known = fetch_value(conn, _SHAPE, (slug,)) or {}
     found = []
+    kind = code.shape.get("flowType", "flow")
+    if known.get("flowType", kind) != kind:
+        found.append(f"it is a {kind} in the code, and not in the database")
     if code.shape.get("inputSchema") != known.get("inputSchema"):
         found.append("the types of the run's input differ, and `runs start` checks the old ones")
     ours, theirs = code.shape.get("schedules") or [], known.get("schedules") or []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.covers import covers
 
-from pgflowd import Flow
+from pgflowd import Flow, job
 from pgflowd.core.definition.versions import Code
 from pgflowd.db import flows
 from pgflowd.db.definitions import define
@@ -20,7 +20,7 @@ def flow(**options: int) -> Flow:
     @made.step(timeout=20)
     def first(run): ...
 
-    @made.map(over=first, if_={"kind": "x"}, when_unmet="fail")
+    @made.map(over=first, if_={"first": [{"kind": "x"}]}, when_unmet="fail")
     def second(item): ...
 
     return made
@@ -40,6 +40,22 @@ def test_what_was_deployed_is_the_same_with_all_options(conn):
     assert flows.compare(conn, "shop", shape) == flows.Comparison(
         exists=True, flow_slug="shop", current="shop"
     )
+
+
+def test_a_job_is_one_in_the_database_and_follows_the_code(conn):
+    @job("mail")
+    def send(run): ...
+
+    kind = "select flow_type from pgflow.flows where flow_slug = 'mail'"
+    flows.deploy(conn, "mail", send.flow.shape())
+    flows.deploy(conn, "shop", flow().shape())
+    assert conn.execute(kind).fetchone() == ("job",)
+    assert conn.execute(kind.replace("mail", "shop")).fetchone() == ("flow",)
+    conn.execute("update pgflow.flows set flow_type = 'flow'")  # as older releases left it
+
+    assert define(conn, Code("mail", send.flow.shape()), "create").warnings == []
+
+    assert conn.execute(kind).fetchone() == ("job",)
 
 
 def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(conn):

@@ -86,7 +86,7 @@ def flow() -> Flow:
     @made.map(over="first", if_={"first": [1]}, when_unmet="skip-cascade")
     def second(item): ...
 
-    @made.step(after=["first"], when_exhausted="skip", if_not={"bb": 1, "a": {}})
+    @made.step(after=["first"], when_exhausted="skip", if_not={"first": {"bb": 1, "a": {}}})
     def third(second): ...
 
     return made

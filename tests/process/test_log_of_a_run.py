@@ -132,6 +132,18 @@ def test_at_level_info_only_failures_are_logged(setup, database):
     assert daemon.events(level="debug") == []
 
 
+def test_a_worker_with_a_name_of_its_own_has_it_in_its_records(setup, database):
+    daemon = serve(setup, worker={"worker_name": "press-7"})
+
+    run = ended(database, "bad")
+
+    [failed] = daemon.until("task.crashed", run=str(run.run_id))
+    assert failed["worker_name"] == "press-7"
+    assert {r["worker_name"] for r in daemon.events("worker.started")} == {"press-7"}
+    query = "select distinct function_name from pgflow.workers"
+    assert database.connect().execute(query).fetchall() == [("press-7",)]
+
+
 def test_a_cancelled_run_is_reported_with_its_author_and_reason(setup, database):
     daemon = serve(setup, logging={"level": "info"})
     run = start_long(database)

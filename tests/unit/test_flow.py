@@ -235,7 +235,9 @@ def test_differences_of_shapes_have_the_text_of_the_database():
     @other.step
     def website(run): ...
 
-    @other.map(over="website", if_={"bb": 1, "a": [True, None]}, when_exhausted="skip-cascade")
+    @other.map(
+        over="website", if_={"website": {"bb": 1, "a": [True, None]}}, when_exhausted="skip-cascade"
+    )
     def sentiment(item): ...
 
     assert shape_differences(flow.shape(), other.shape()) == [
@@ -243,7 +245,7 @@ def test_differences_of_shapes_have_the_text_of_the_database():
         "Step at index 1: type differs 'single' vs 'map'",
         "Step at index 1: whenExhausted differs 'fail' vs 'skip-cascade'",
         "Step at index 1: requiredInputPattern differs '{\"defined\": false}' vs"
-        ' \'{"value": {"a": [true, null], "bb": 1}, "defined": true}\'',
+        ' \'{"value": {"website": {"a": [true, null], "bb": 1}}, "defined": true}\'',
         "Step at index 2: missing in second shape (first has 'summary')",
         "Step at index 3: missing in second shape (first has 'save_to_db')",
     ]

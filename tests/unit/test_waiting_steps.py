@@ -33,7 +33,7 @@ def test_to_the_database_a_step_that_waits_is_like_any_other():
     def invoice(run): ...
 
     flow.wait_for("paid", after=invoice, timeout="7d", default=None, when_exhausted="skip")
-    flow.approval("approve", after=["paid"], max_attempts=1, if_={"run": {"large": True}})
+    flow.approval("approve", after=["paid"], max_attempts=1, if_={"paid": {"large": True}})
 
     assert flow.check() == []
     _, paid, approve = flow.shape()["steps"]

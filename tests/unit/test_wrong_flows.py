@@ -41,7 +41,7 @@ def test_every_wrong_definition_is_reported(wrong):
 
 
 CODES = """
-    E201 E202 E203 E204 E205 E206 E207 E208 E209 E214 E215 E216 E217
+    E201 E202 E203 E204 E205 E206 E207 E208 E209 E214 E215 E216 E217 E228
     W217 W218 W220 W221 W223
 """
 
@@ -67,5 +67,5 @@ def test_a_wrong_flow_is_refused_at_its_first_use_with_all_errors_and_no_warning
         wrong.options.shape()
 
     codes = [problem.code for problem in caught.value.problems]
-    assert len(codes) == 10
+    assert len(codes) == 12
     assert "W220" not in codes

@@ -54,6 +54,7 @@ def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[
     if not step.is_map:
         yield from _default_problems(step, flow)
     yield from _step_option_problems(step)
+    yield from _condition_problems(step)
     if not flow.decodes:
         yield from _decimal_problems(step)
 
@@ -97,6 +98,22 @@ def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
         else:
             text = f"step {step.slug}: over is for maps"
             yield Problem("E209", text, step.place, "write @flow.map(over=…)")
+
+
+def _condition_problems(step: StepSpec) -> Iterator[Problem]:
+    """Patterns that no input of the step contains, since that has the outputs of its deps only."""
+    for option, met in (("if_", "never"), ("if_not", "always")):
+        pattern = step.options.get(option)
+        if not step.deps or not isinstance(pattern, dict):
+            continue
+        if others := [key for key in pattern if key not in step.deps]:
+            named = ", ".join(f"'{key}'" for key in others)
+            text = (
+                f"step {step.slug}: {option} is {met} met: it asks for {named}, and the input of "
+            )
+            text += f"a step with deps has their outputs only: {', '.join(step.deps)}"
+            remedy = f"write {option}={{'{step.deps[0]}': …}}, with what that output must contain"
+            yield Problem("E228", text, step.place, remedy)
 
 
 def _parameter_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[Problem]:

@@ -314,7 +314,9 @@ class WaitOptions(_RetryOptions, total=False):
     """Options of a step that waits; its own `timeout` is that of the wait."""
 
     start_delay: int | None  # seconds between ready and started
-    if_: Mapping[str, Any] | None  # run only if the input contains this
+    if_: (
+        Mapping[str, Any] | None
+    )  # run only if the input contains this: of a root the run's, else {dep: output}
     if_not: Mapping[str, Any] | None  # run only if the input does not contain this
     when_unmet: Mode | None  # after an unmet condition: "skip", "fail", "skip-cascade"
     when_exhausted: Mode | None  # after the last failed attempt: "fail", "skip", "skip-cascade"

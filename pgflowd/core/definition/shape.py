@@ -41,6 +41,7 @@ def shape_of(flow: FlowSpec) -> Shape:
     return {
         "steps": [_step_shape(step, undoable.get(step.slug, {})) for step in flow.steps],
         "options": _numbers(flow.options) | of_runs,
+        **({"flowType": "job"} if flow.is_job else {}),
         **({"schedules": schedules} if schedules else {}),
         **({"inputSchema": schema} if schema is not None else {}),
     }

@@ -116,6 +116,7 @@ class FlowSpec:
     steps: tuple[StepSpec, ...]
     undos: tuple[UndoSpec, ...] = ()
     retired: tuple[tuple[int, StepSpec], ...] = ()  # for versions before this one, a handler
+    is_job: bool = False
 
     @property
     def decodes(self) -> bool:

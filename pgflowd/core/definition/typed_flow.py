@@ -73,9 +73,8 @@ def _misfits(flow: FlowSpec) -> Iterator[Problem]:
         for name, annotation in step.annotations.items():
             if name in steps and name in step.deps:
                 yield from _misfit(flow, handler, name, annotation, _output(steps[name]), name)
-            elif name == ITEM and step.is_map and len(step.over) == 1 and step.over[0] in steps:
-                over = step.over[0]
-                yield from _misfit_of_item(flow, handler, annotation, steps[over])
+        if step.is_map and len(step.over) == 1 and step.over[0] in steps:
+            yield from _misfit_of_item(flow, handler, steps[step.over[0]])
     for undo in flow.undos:
         undone = steps.get(undo.step)
         handler = _Handler(f"undo of {undo.step}", undo.place, undo.annotations)
@@ -84,11 +83,10 @@ def _misfits(flow: FlowSpec) -> Iterator[Problem]:
             yield from _misfit(flow, handler, undo.step, taken, given, undo.step)
 
 
-def _misfit_of_item(
-    flow: FlowSpec, handler: _Handler, annotation: Any, over: StepSpec
-) -> Iterator[Problem]:
-    if not isinstance(annotation, Unresolved):
-        yield from _misfit(flow, handler, ITEM, list[annotation], _output(over), over.slug)
+def _misfit_of_item(flow: FlowSpec, handler: _Handler, over: StepSpec) -> Iterator[Problem]:
+    item = handler.annotations.get(ITEM, Any)  # without one, any list will do
+    if not isinstance(item, Unresolved):
+        yield from _misfit(flow, handler, ITEM, list[item], _output(over), over.slug)
 
 
 def _output(step: StepSpec) -> Any:
@@ -107,7 +105,10 @@ def _misfit(
     if verdict.answer is not Answer.MISFIT:
         return
     is_decoded = flow.decodes and contents(taken).has_shape
-    shown = type_name(taken) if name != ITEM else type_name(handler.annotations[ITEM])
-    text = f"{handler.name}: parameter '{name}' is {shown}, but step {producer} returns"
-    text += f" {type_name(given)}: {verdict.why}"
+    if name == ITEM:
+        taken = handler.annotations.get(ITEM)
+    is_silent = name == ITEM and ITEM not in handler.annotations
+    wants = "it maps over a list" if is_silent else f"parameter '{name}' is {type_name(taken)}"
+    text = f"{handler.name}: {wants}, but step {producer} returns {type_name(given)}"
+    text += f": {verdict.why}"
     yield Problem("E217" if is_decoded else "W217", text, handler.place)

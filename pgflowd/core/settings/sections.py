@@ -120,7 +120,9 @@ class WorkerSettings:
         'a worker without work for so long ends until there is some; "0s": it never does',
         zero=True,
     )
-    worker_name: str = name("", "in logs and worker rows; empty: name and flow")
+    worker_name: str = name(
+        "", "in worker rows, and in log records if it is set; empty: name and flow"
+    )
     heartbeat_interval_s: float = duration(
         "5s", "time between the heartbeats of a worker; at most a third of recovery.lease"
     )

@@ -181,7 +181,8 @@ class _Worker:
         self._loop = asyncio.get_event_loop()
         self._channel, self._settings = channel, settings
         self._served, self._zygote, self._worker_id = served, loaded.zygote, worker_id
-        self._log = log.bind(worker=str(self._worker_id))
+        name = settings.worker_for(served.name).worker_name or None
+        self._log = log.bind(worker=str(self._worker_id), worker_name=name)
         self._title = f"{settings.pgflowd.name}: worker {served.slug}"
         self._mailbox = Mailbox(self._loop)
         self._database = DatabaseConnections(

@@ -46,6 +46,7 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
               where step.flow_slug = flow.flow_slug))
          || case when wanted.input_schema is null then '{}' else
               jsonb_build_object('inputSchema', wanted.input_schema) end
+         || jsonb_strip_nulls(jsonb_build_object('flowType', to_jsonb(flow) -> 'flow_type'))
          || coalesce((
            select jsonb_build_object('schedules', to_jsonb(array_agg(jsonb_build_object(
                     'name', schedule.name, 'cron', schedule.cron, 'timezone', schedule.timezone,
