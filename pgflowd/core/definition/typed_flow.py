@@ -86,7 +86,8 @@ def _misfits(flow: FlowSpec) -> Iterator[Problem]:
 def _misfit_of_item(flow: FlowSpec, handler: _Handler, over: StepSpec) -> Iterator[Problem]:
     item = handler.annotations.get(ITEM, Any)  # without one, any list will do
     if not isinstance(item, Unresolved):
-        yield from _misfit(flow, handler, ITEM, list[item], _output(over), over.slug)
+        taken = list[item]  # type: ignore[valid-type]
+        yield from _misfit(flow, handler, ITEM, taken, _output(over), over.slug)
 
 
 def _output(step: StepSpec) -> Any:
