@@ -63,16 +63,15 @@ class Defined(NamedTuple):
 def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) -> Defined:
     """Verify or create the flow, in one transaction; its options follow the code.
 
-    Only what is not as it should be is looked at again under the flow's lock, which any role may
-    hold. Options that were tuned in the database stay, unless `take_code`. Raises E306 for a shape
-    that is no version of the flow, E308 for a missing flow that may not be created.
+    Only what is not as it should be is looked at again under the flow's lock. Options that were
+    tuned in the database stay, unless `take_code`. Raises E306 for a shape that is no version of
+    the flow, E308 for a missing flow that may not be created.
     """
     slug, shape = code.name, code.shape
     with translated(conn), conn.transaction():
         found = find_version(conn, slug, shape)
         if found is None:
-            lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
-            conn.execute(lock, (slug,))
+            conn.execute("select pgflowd._lock_definition(%s)", (slug,))
             found = find_version(conn, slug, shape)
         if found is not None:
             may_write = mode != "verify"

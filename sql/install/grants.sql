@@ -29,7 +29,7 @@ begin
                    ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
                    ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
                    ('pgflowd\.(settings|step_options|flow_options|versions|schema_history|attempt_history|run_status|worker_status|paused_flows|schedules)', 'select', 'pgflow_worker'),
-                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|checkpoints|signals|sweepers|daemons)',
+                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|locks|checkpoints|signals|sweepers|daemons)',
                     'select, insert, update, delete', 'pgflow_worker'),
                    ('pgflowd\.actions', 'select, insert', 'pgflow_worker'),
                    ('pgflowd\.followers', 'select, update, delete', 'pgflow_worker'),

@@ -428,7 +428,7 @@ def test_what_is_asked_of_a_name_during_a_deployment_counts_for_the_new_version(
     orders(FIRST)
     first, second = database.connect(autocommit=False), database.connect()
     first.execute("select pgflowd.deploy_version('orders', %s::jsonb)", (json.dumps(SECOND),))
-    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    waiting = "select count(*) from pg_locks where locktype = 'transactionid' and not granted"
     with ThreadPoolExecutor(1) as thread:
         asking = thread.submit(second.execute, f"select pgflowd.{asked}")
         until(lambda: conn.execute(waiting).fetchone() == (1,))

@@ -154,7 +154,7 @@ def test_two_deployers_and_an_operator_at_the_same_moment(conn, database):
     """Whoever comes first: what the operator says stays, else it is what the last code says."""
     flows.deploy(conn, "shop", shop(timeout=20))
     first, second, third = (database.connect(autocommit=False) for _ in range(3))
-    blocked = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    blocked = "select count(*) from pg_locks where locktype = 'transactionid' and not granted"
 
     def wait() -> None:
         until(lambda: conn.execute(blocked).fetchone() == (1,))

@@ -306,7 +306,7 @@ def test_while_a_flow_is_being_defined_nothing_is_put_aside(own: LeaseDatabase) 
     own.start(flow)
     other = own.connect()
     with other.transaction():
-        other.execute("select pg_advisory_xact_lock(1, hashtext(%s))", [flow])
+        other.execute("select pgflowd._lock_definition(%s)", [flow])
 
         assert own.claim(flow, own.worker(flow)) == []
 

@@ -231,7 +231,7 @@ def test_a_second_sweep_comes_again_but_not_while_something_is_late(own: LeaseDa
     waiting(own)
     other = own.connect()
     with other.transaction():
-        other.execute("select pg_advisory_xact_lock(4, 0)")  # as anybody may
+        other.execute("select pgflowd._lock_name('work', 'process_due', true)")
 
         assert process(own) == (None, 0.05)
         until(lambda: process(own)[0] == 1, 5)

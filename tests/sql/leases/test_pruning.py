@@ -318,7 +318,7 @@ def test_the_settings_of_retention_decide_what_the_sweeper_deletes(own: LeaseDat
     own.set("retention_failed", "7d")
     other = own.connect()
     with other.transaction():
-        other.execute("select pg_advisory_xact_lock(4, 1)")
+        other.execute("select pgflowd._lock_name('work', 'prune_expired', true)")
         assert own.value(expired) is None, "another one is at it"
     assert own.value(expired) == 1
 

@@ -354,7 +354,7 @@ def test_while_another_claim_decides_about_a_key_it_is_met_again_soon(own: Lease
     own.start(flow)
     worker, other = own.worker(flow), own.connect()
     with other.transaction():
-        other.execute("select pg_advisory_xact_lock(3, hashtext(%s))", [f"{flow}/a"])
+        other.execute("select pgflowd._lock_name('limit', %s, true)", [f"{flow}/a"])
         assert own.claim(flow, worker) == []
         query = "select max(vt) - clock_timestamp() < interval '21 ms' from pgmq.q_" + flow
         assert own.value(query)

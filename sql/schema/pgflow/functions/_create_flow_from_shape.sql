@@ -1,6 +1,6 @@
 -- _create_flow_from_shape(p_flow_slug, p_shape): creates the flow and its steps, with options.
 -- Options that the shape leaves out get their defaults; "flowType" (flow or job) is our addition.
--- Called by: ensure_flow_compiled.   Locks: the flow's definition (_lock_flow).
+-- Called by: ensure_flow_compiled.   Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow._create_flow_from_shape(p_flow_slug text, p_shape jsonb)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

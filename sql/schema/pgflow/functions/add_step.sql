@@ -2,7 +2,7 @@
 -- Its deps must exist already, so steps come in topological order. An existing step does not
 -- change. Other deps for it are refused: its runs would count down from the wrong number.
 -- Called by: _create_flow_from_shape; workers of other runtimes, applications.
--- Locks: the flow's definition (_lock_flow).
+-- Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.add_step(
   flow_slug text, step_slug text, deps_slugs text[] default '{}', max_attempts int default null,
   base_delay int default null, timeout int default null, start_delay int default null,
@@ -20,7 +20,7 @@ begin
     raise exception 'Map step "%" can have at most one dependency, but % were provided: %',
       add_step.step_slug, cardinality(deps), array_to_string(add_step.deps_slugs, ', ');
   end if;
-  perform pgflow._lock_flow(add_step.flow_slug);
+  perform pgflowd._lock_definition(add_step.flow_slug);
 
   select * into step from pgflow.steps as known
    where known.flow_slug = add_step.flow_slug and known.step_slug = add_step.step_slug;

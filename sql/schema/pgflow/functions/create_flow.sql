@@ -2,7 +2,7 @@
 -- with its queue and the trigger that wakes workers, and returns it. An existing flow keeps its
 -- options.
 -- Called by: _create_flow_from_shape; workers of other runtimes, applications.
--- Locks: the flow's definition (_lock_flow).
+-- Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.create_flow(
   flow_slug text, max_attempts int default null, base_delay int default null,
   timeout int default null)
@@ -12,7 +12,7 @@ declare
   queue constant text := pgflow._queue_name(create_flow.flow_slug);
   flow pgflow.flows;
 begin
-  perform pgflow._lock_flow(create_flow.flow_slug);
+  perform pgflowd._lock_definition(create_flow.flow_slug);
   select * into flow from pgflow.flows as known where lower(known.flow_slug collate "C") = queue;
   if flow.flow_slug <> create_flow.flow_slug then
     raise unique_violation using

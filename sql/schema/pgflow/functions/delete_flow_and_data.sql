@@ -9,7 +9,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue constant text := pgflow._queue_name(p_flow_slug);
 begin
-  perform pgflow._lock_flow(p_flow_slug);
+  perform pgflowd._lock_definition(p_flow_slug);
   perform from pgflow.flows as flow where flow.flow_slug = p_flow_slug for no key update;
   perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id
     for no key update;

@@ -3,7 +3,7 @@
 -- is in a local database or with allow_data_loss; else returns `mismatch`, and the worker stops.
 -- Two forms, for workers before 0.16 and since; a worker of 0.17 names the queue mode and reads
 -- mismatchKind as well. Queues per step are refused: our tasks share their flow's queue.
--- Called by: pgflowd._define; workers of other runtimes.   Locks: the flow's definition (_lock_flow).
+-- Called by: pgflowd._define; workers of other runtimes.   Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.ensure_flow_compiled(
   flow_slug text, shape jsonb, allow_data_loss boolean)
 returns jsonb language plpgsql set search_path = '', pg_temp as $$
@@ -11,7 +11,7 @@ declare
   differences text[];
   status text;
 begin
-  perform pgflow._lock_flow(ensure_flow_compiled.flow_slug);
+  perform pgflowd._lock_definition(ensure_flow_compiled.flow_slug);
   if not pgflow.flow_exists(ensure_flow_compiled.flow_slug) then
     status := 'compiled';
   else

@@ -13,7 +13,7 @@ begin
     select asked.name
       from (select one.limit_key as name from unnest(_check_limits.judged) as one
              where one.fate = 'limit' group by 1 order by 1 offset 0) as asked
-     where pg_try_advisory_xact_lock(3, hashtext(asked.name)));
+     where pgflowd._lock_name('limit', asked.name, false));
   -- statements of their own, so that they see what was committed before the locks were free
   for key in
     select counted.limit_key from pgflowd._count_slots(keys) as counted

@@ -1,11 +1,13 @@
--- _lock_definition(flow_slug): locks the definition of a flow to the end of the transaction; that of a
--- name is locked before those of its versions. The key is that of pgflow._lock_flow, in which a foreign
--- core takes its part.
--- Called by: _define, delete_flow, deploy_version, pause_flow, prune_versions, rollback_version,
--- set_option.
--- Locks: the advisory key only.
+-- _lock_definition(flow_slug): locks the definition of a flow to the end of the transaction, whether there
+-- is the flow or not; that of a name is locked before those of its versions. Slugs that differ only in case
+-- share it. Not the flow's row: each start holds a lock of that. Nor the advisory lock that upstream's
+-- functions take: whoever defines a flow in our core, of whatever runtime, comes through these functions.
+-- Called by: _define, delete_flow, deploy_version, pause_flow, pgflow.add_step, pgflow.create_flow,
+-- pgflow.delete_flow_and_data, pgflow.ensure_flow_compiled, prune_versions, rollback_version, set_option;
+-- workers.
+-- Locks: the definition (_lock_name).
 create or replace function pgflowd._lock_definition(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(_lock_definition.flow_slug collate "C")));
+  perform pgflowd._lock_name('flow', lower(_lock_definition.flow_slug collate "C"), true);
 end $$;

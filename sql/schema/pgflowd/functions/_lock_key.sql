@@ -2,14 +2,10 @@
 -- with it begin decides alone. False if another transaction has it and this one may not wait, and in a
 -- transaction that reads by an old snapshot, which may not see who has the key.
 -- It comes before the lock of a run; who holds a run already does not wait for it.
--- Called by: _due_runs, retry, start, start_child, tick.   Locks: the key.
+-- Called by: _due_runs, retry, start, start_child, tick.   Locks: the key (_lock_name).
 create or replace function pgflowd._lock_key(key text, may_wait boolean)
 returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    return false;
-  elsif may_wait then
-    perform pg_advisory_xact_lock(2, hashtext(_lock_key.key));
-  end if;
-  return may_wait or pg_try_advisory_xact_lock(2, hashtext(_lock_key.key));
+  return current_setting('transaction_isolation') = 'read committed'
+     and pgflowd._lock_name('singleton', _lock_key.key, may_wait);
 end $$;

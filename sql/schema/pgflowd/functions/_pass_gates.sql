@@ -107,7 +107,11 @@ begin
   has_put_aside := aside <> '{}';
   if not has_put_aside then
     return;
-  elsif not pg_try_advisory_xact_lock_shared(1, hashtext(lower(_pass_gates.flow_slug collate "C"))) then
+  end if;
+  perform from pgflowd.locks as lock
+    where lock.kind = 'flow' and lock.name = lower(_pass_gates.flow_slug collate "C") for share skip locked;
+  if not found
+     and not pgflowd._lock_name('flow', lower(_pass_gates.flow_slug collate "C"), false) then
     perform pgflowd._make_visible(queue_name, aside, clock_timestamp() + interval '1 s');
     return;
   end if;

@@ -8,7 +8,7 @@ returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   held record;
 begin
-  if not pg_try_advisory_xact_lock(3, hashtext(_try_fill_slots.limit_key)) then
+  if not pgflowd._lock_name('limit', _try_fill_slots.limit_key, false) then
     return false;
   end if;
   begin

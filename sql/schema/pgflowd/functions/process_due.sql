@@ -5,7 +5,7 @@
 -- seconds there may be more to do (null: nothing is known), and whether schedules are due, whose ticks
 -- only a daemon can compute (due_schedules, tick). While nothing is due it costs one statement with six
 -- looks into partial indexes. One at a time in the whole database, so that sweeps do not do the same
--- work. What is late by a second is done by whoever comes, as anybody may hold an advisory lock. A run
+-- work. What is late by a second is done by whoever comes, as that one may be frozen. A run
 -- that is locked is passed over, and met again: soon, then ever later, at most after a second. Due times
 -- are compared with now(): the clock is volatile, and no index would serve. Without sorts what comes
 -- first is found by the one index that has the order, whatever the statistics say.
@@ -40,7 +40,7 @@ begin
   if due_at > now() or due_at is null then
     next_s := extract(epoch from least(due_at, tick_at) - clock_timestamp());
     return;
-  elsif not pg_try_advisory_xact_lock(4, 0) and due_at > now() - interval '1 second' then
+  elsif not pgflowd._lock_name('work', 'process_due', false) and due_at > now() - interval '1 second' then
     done := null;
     next_s := 0.05;
     return;

@@ -1,9 +1,9 @@
 -- prune_expired(max_runs, after_at, after_run): deletes runs that are older than the settings
 -- retention_completed and retention_failed allow, and actions older than retention_actions, a part at a
--- time as prune_next. Returns how many runs (null: another sweeper is at it), and after which run to go
--- on: null at the end. Security definer, since a worker's role may delete no run: it may only have done
--- what owners have set.
--- Called by: the sweeper.   Locks: see _prune; actions.
+-- time as prune_next; at the end rows of `locks` that nobody has locked. Returns how many runs (null:
+-- another sweeper is at it), and after which run to go on: null at the end. Security definer, since a
+-- worker's role may delete no run: it may only have done what owners have set.
+-- Called by: the sweeper.   Locks: see _prune; actions; locks.
 create or replace function pgflowd.prune_expired(
   max_runs int, inout after_at timestamptz default null, inout after_run uuid default null,
   out pruned int)
@@ -16,7 +16,7 @@ declare
   actions_before constant timestamptz :=
     now() - (pgflowd.setting('retention_actions') #>> '{}')::interval;
 begin
-  if not pg_try_advisory_xact_lock(4, 1) then
+  if not pgflowd._lock_name('work', 'prune_expired', false) then
     after_at := null;
     after_run := null;
     return;
@@ -35,6 +35,7 @@ begin
      where action.action_id = any (array(
        select one.action_id from pgflowd.actions as one
         where one.at < actions_before order by one.at limit 10000));
+    perform pgflowd._prune_locks(10000);
   end if;
 end $$;
 revoke execute on function pgflowd.prune_expired(int, timestamptz, uuid) from public;
