@@ -23,6 +23,6 @@ begin
        select from pgflowd.runs as one
         where one.run_id = due.run_id and flow.is_free offset 0 for update skip locked) as ours
      where run.is_held
-        or not exists (select from pgflow.runs as one where one.run_id = due.run_id)
+        or not exists (select from pgflow.runs as one where one.run_id = due.run_id offset 0)
      limit max_rows;
 end $$;
