@@ -14,7 +14,6 @@ import importlib
 import os
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +27,7 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import with_article
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
+from pgflowd.processes.checked_bytecode import install, is_library
 
 _dumps = Encoder(sort_keys=True, default=str)
 _SECRET = ("PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY")
@@ -42,8 +42,8 @@ def secret_variables(settings: Settings) -> tuple[str, ...]:
 
 
 def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
-    """Prepare for user code: set the import path, and remove secrets from the environment, also
-    the variables named here."""
+    """Prepare for user code: set the import path, load no old bytecode, and remove secrets from the
+    environment, also the variables named here."""
     named = set(named)
     for name in list(os.environ):
         if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
@@ -52,6 +52,7 @@ def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
     here = _directory()
     wanted = [*python_path, *([] if "" in sys.path else here)]
     sys.path[:0] = [path for path in wanted if path not in sys.path]
+    install()
 
 
 def load(entry: str) -> list[Flow]:
@@ -134,7 +135,7 @@ def _failed(name: str, error: BaseException, why: str) -> FlowError:
 def _hidden_variable(error: BaseException) -> str | None:
     """The hidden variable that the error or one of its calls in the user's code names, if any."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame.line or "" for frame in frames if not _is_library(frame.filename)]
+    own = [frame.line or "" for frame in frames if not is_library(frame.filename)]
     text = "\n".join([_error_text(error), *own])
     return next((name for name in sorted(_hidden) if re.search(rf"\b{name}\b", text)), None)
 
@@ -184,7 +185,7 @@ def _error_text(error: BaseException) -> str:
 def _place(error: BaseException) -> str | None:
     """Return the last line of user code in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
     return f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else None
 
 
@@ -208,16 +209,10 @@ def _directory() -> list[str]:
         return []
 
 
-def _is_library(filename: str) -> bool:
-    libraries = {f"{sysconfig.get_path('stdlib')}/", f"{Path(__file__).parent.parent}/"}
-    outside = any(part in {"site-packages", "dist-packages"} for part in Path(filename).parts)
-    return outside or filename.startswith(("<", *libraries))
-
-
 def _own_files(before: set[str]) -> set[Path]:
     files = set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name not in before and isinstance(file, str) and not _is_library(file):
+        if name not in before and isinstance(file, str) and not is_library(file):
             files.add(Path(file))
     return files
