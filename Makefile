@@ -6,6 +6,7 @@
 # make soak    limits, while processes die and runs are paused, MINUTES=10 SEED=7
 # make ticks   schedules of a second, while processes die, MINUTES=10 SEED=7
 # make undos   runs are undone while all is killed, RUNS=1000 SEED=7
+# make nightly  all of these and the timing tests in half an hour, MINUTES=25 SEED=7; a table at the end
 # make figures how large the package is, and whether one fact still stands in one place
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
@@ -41,7 +42,7 @@ FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_ru
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos peers clean \
+.PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos nightly peers clean \
   contract pictures codes references site deb
 
 demo: $(DEMO_READY)
@@ -134,6 +135,10 @@ ticks: $(TEST_READY)
 
 undos: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/undos.py $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))
+
+nightly: $(TEST_READY) $(PEERS_READY)
+	$(VENV)/bin/python tests/chaos/nightly.py $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(SEED),--seed $(SEED))
 
 peers: $(PEERS_READY)
 
