@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
 from support.daemon import is_completed, start_run, terminate_all
+from support.own_server import OwnServer
 
 from pgflowd.db import schema
+from pgflowd.testing.plugin import given_server
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[ScratchServer]:
+    """Nobody else is connected to it: what is told of it are those who have most connections."""
+    with OwnServer() as server, given_server(server.dsn) as own:
+        yield own
+
+
+@pytest.fixture
+def database(own_server: ScratchServer) -> Iterator[ScratchDatabase]:
+    with own_server.database() as database:
+        yield database
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class LiveTerminal:
     def type(self, keys: str) -> None:
         os.write(self.leader, keys.encode())
 
-    def sees(self, *texts: str, within_s: float = 15) -> str:
+    def sees(self, *texts: str, within_s: float = 60) -> str:
         """Wait until all these are on the screen; return it."""
         try:
             until(lambda: all(text in self.text for text in texts), within_s=within_s)
@@ -66,7 +66,7 @@ class LiveTerminal:
         return self.text
 
     def sees_no(self, text: str) -> None:
-        until(lambda: text not in self.text, within_s=15)
+        until(lambda: text not in self.text, within_s=60)
 
     @property
     def text(self) -> str:
@@ -79,7 +79,7 @@ class LiveTerminal:
         self.screen.reset()
         self._set_size(columns, lines)
 
-    def ended(self, within_s: float = 15) -> int:
+    def ended(self, within_s: float = 60) -> int:
         """How the program ended; what it sent until then is known."""
         until(lambda: self.lines and self.process.poll() is not None, within_s)
         _ = self.lines

@@ -36,11 +36,12 @@ def test_it_crashes_and_the_next_one_exports(
     (site / "sitecustomize.py").write_text(FIRST_THREAD_ENDS)
     setup.environ |= {"PYTHONPATH": str(site), "ENDED": str(tmp_path / "ended")}
     setup.flow("alpha")
-    daemon = setup.serve(telemetry={"traces": "on"})
+    patient = {"start_timeout": "2m", "hang_timeout": "2m"}  # it imports much
+    daemon = setup.serve(telemetry={"traces": "on"}, supervisor=patient)
 
-    daemon.until("child.ready", 2, child="exporter")
+    daemon.until("child.ready", 2, within_s=120, child="exporter")
     run_id = start_run(database, "alpha")
 
-    until(lambda: [each for each in collector.named("run alpha") if each.trace == run_id.hex], 30)
+    until(lambda: [each for each in collector.named("run alpha") if each.trace == run_id.hex], 60)
     assert len(daemon.events("child.exited", child="exporter")) == 1
     assert len(daemon.events("child.started", child="worker alpha")) == 1

@@ -94,7 +94,7 @@ def test_a_frozen_worker_loses_its_tasks_and_continues_when_it_wakes(start_worke
 
 @covers("row 44")
 def test_a_fork_bomb_is_frozen_and_killed_and_other_flows_continue(start_worker, tmp_path):
-    """It is cancelled when it has grown: that takes as long as it takes."""
+    """It is cancelled when it has grown: that takes as long as it takes, as does all beside it."""
     grown = tmp_path / "grown"
     body = f"""for _ in range(200):
             if not os.fork(): break
@@ -109,13 +109,13 @@ def test_a_fork_bomb_is_frozen_and_killed_and_other_flows_continue(start_worker,
     bomber, other = start_worker(module), start_worker(OTHER, "other")
 
     run = bomber.start_run([1])
-    until(grown.exists, 20)
+    until(grown.exists, 60)
     beside = other.start_run({})
 
-    assert other.output(beside, 5) == {"work": 1}
+    assert other.output(beside, 60) == {"work": 1}
     bomber.conn.execute("select pgflowd.cancel(%s, 'a bomb', 'me')", (run,))
-    until(lambda: bomber.outcomes(run) == ["late"], 2 * (0.5 + 0.5 + 5))  # others work here, too
-    until(lambda: len(bomber.processes()) <= 1, 2)
+    until(lambda: bomber.outcomes(run) == ["late"], 60)
+    until(lambda: len(bomber.processes()) <= 1, 60)
 
 
 OTHER = """
