@@ -68,9 +68,13 @@ class FollowedRuns:
             del self._until[next(iter(self._until))]
         return run_id in self._until
 
+    @property
+    def is_full(self) -> bool:
+        return len(self._kept) >= MAX_WAITING_LINES
+
     def keep(self, run_id: str, line: Mapping[str, Any]) -> None:
         """Keep a line to be sent, if there is room."""
-        if len(self._kept) >= MAX_WAITING_LINES:
+        if self.is_full:
             self.drop(run_id, line)
         else:
             self._kept.append((run_id, self._payload(run_id, line)))

@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from support.covers import covers
 from support.hostile import ATTACKS, Unharmed, values
 
+from pgflowd.testing.until import until
+
 ECHO = """
     import hashlib, json
     from pgflowd import Flow
@@ -125,5 +127,6 @@ def test_a_flood_of_empty_lines_is_no_flood_of_records(start_worker):
     run = worker.start_run([0, 1])
 
     assert worker.output(run, 20) == {"floods": ["done", None]}
+    more = "bytes of output more"
+    until(lambda: more in worker.records("task.output")[-1]["text"], within_s=20)
     assert 5_000 < len(worker.records("task.output")) <= 10_001
-    assert "bytes of output more" in worker.records("task.output")[-1]["text"]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
+from support.covers import covers
 from support.worker import one_step
 
 from pgflowd.core.kept_output import read
 from pgflowd.core.messages import Wake
+from pgflowd.processes.worker.runner_output import PAUSE_S
+from pgflowd.processes.worker.waiting_lines import AT_ONCE, PER_S
 from pgflowd.testing.until import until
 
 PRINTED = (
@@ -129,3 +135,81 @@ def test_a_flood_keeps_its_last_lines_and_delays_nobody(start_worker, shared):
     assert len(text) <= 64 * 1024 + 40
     others = "select output from pgflow.step_tasks where run_id = %s and status = 'completed'"
     assert worker.column(others, run) == [1, 2, 3]
+
+
+FLOODS = 4
+NEIGHBOUR = """
+    import os, time
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=1, timeout=60)
+
+    @flow.map
+    def work(item, ctx):
+        if item == "neighbour":
+            time.sleep(5)
+            return ctx.attempt
+        while True: {flood}
+"""
+
+
+def reads_of(pid: int) -> int:
+    """How many reads a process has made."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("syscr:")).split()[1])
+
+
+@covers("row 49")
+@pytest.mark.own_session
+@pytest.mark.parametrize(
+    "flood",
+    ['print("a line")', r'os.write(1, b"\n" * 5000)', 'ctx.log.info("a line")'],
+    ids=["lines", "blocks", "records"],
+)
+def test_floods_cost_their_worker_little_and_their_neighbour_no_lease(start_worker, flood):
+    worker = start_worker(NEIGHBOUR.format(flood=flood), max_concurrency=FLOODS + 1)
+    reads, begun = reads_of(worker.pid), time.monotonic()
+    run = worker.start_run([*["flood"] * FLOODS, "neighbour"])
+
+    of_neighbour = "select output from pgflow.step_tasks where run_id = %s and task_index = %s"
+    until(lambda: worker.column(of_neighbour, run, FLOODS) != [None], within_s=40)
+
+    reads, took_s = reads_of(worker.pid) - reads, time.monotonic() - begun
+    assert worker.column(of_neighbour, run, FLOODS) == [1]
+    outcomes = "select distinct outcome from pgflowd.attempts where run_id = %s and task_index < %s"
+    assert worker.column(outcomes, run, FLOODS) == [None]  # each flood is in its first attempt
+    assert len(worker.records("task.")) <= AT_ONCE + PER_S * took_s + 100
+    assert reads <= FLOODS * took_s / PAUSE_S + 5000
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
+def test_of_lines_that_come_too_fast_the_rest_is_counted(start_worker, shared):
+    module = """
+        from asyncio import sleep
+        from pgflowd import Flow
+        flow = Flow("flow", timeout=60)
+
+        @flow.map
+        def work(item, ctx):
+            for number in range(4500):
+                print(f"line {number:04}")
+                ctx.log.info(f"line {number:04}")
+                # shared: if number % 100 == 0: await sleep(0)
+    """
+    if shared:
+        module = module.replace("def work", "async def work").replace("# shared: ", "")
+    sharing = {"tasks_per_runner": 4} if shared else {}
+    worker = start_worker(module, max_concurrency=4, **sharing)
+
+    assert worker.completed(worker.start_run([1, 2, 3, 4]), within_s=30)
+
+    def accounted() -> int:
+        """The bytes of lines that were logged or counted, without the ends of lines."""
+        texts = [record["text"] for record in worker.records("task.")[::-1] if "text" in record]
+        lines = [text for text in texts if text.startswith("line ")]
+        counted = [int(text.split()[0]) for text in texts if text.endswith("more, not logged")]
+        return len(lines) * len("line 0000") + sum(counted)
+
+    everything = 4 * 9000 * len("line 0000")
+    until(lambda: accounted() >= everything, within_s=30)
+    assert accounted() <= everything + 4 * 4500  # with the ends of those that were printed

@@ -10,9 +10,7 @@ have changed something there; all other checkpoints are saved by the worker.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,9 +41,9 @@ from pgflowd.errors import (
     Unreachable,
 )
 from pgflowd.host.frame import Frame
-from pgflowd.host.open_telemetry import current_span, starting
+from pgflowd.host.open_telemetry import starting
 from pgflowd.processes.runner.handler import StopFlag
-from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
+from pgflowd.processes.runner.task_stream import TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 if TYPE_CHECKING:
@@ -53,13 +51,10 @@ if TYPE_CHECKING:
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LARGE = object()  # in place of data that is read when it is asked for
-MAX_RECORD_CHARS = 8000  # of one log record of a handler
-MAX_LOGGER_CHARS = 200  # of the name of its logger
 _ERRORS: dict[str, type[RunError]] = {
     each.default_code: each
     for each in (BadDependency, KeyTaken, LeaseLost, MapInput, TooLarge, UnknownFlow)
 }  # by their code
-_LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
 class StopEvent:
@@ -367,34 +362,3 @@ class RunnerContext(StartingContext):
                 "only the runner itself can ask its worker, not a process that the handler forked",
                 code="E402",
             )
-
-
-class LogForwarder(logging.Handler):
-    """Sends what handlers log to the worker."""
-
-    def __init__(self, worker_socket: WorkerSocket) -> None:
-        super().__init__()
-        self._socket = worker_socket
-
-    def emit(self, record: logging.LogRecord) -> None:
-        level = next((name for least, name in _LEVELS if record.levelno >= least), "debug")
-        try:
-            text = self.format(record)[:MAX_RECORD_CHARS]
-        except Exception as error:
-            text = f"(a record that cannot be formatted: {type(error).__name__})"
-        text, name = (
-            some.encode("utf-8", "backslashreplace").decode()
-            for some in (text, str(record.name)[:MAX_LOGGER_CHARS])
-        )
-        if self._socket.is_copy:  # a process that the handler forked shares our stderr
-            with contextlib.suppress(OSError):
-                os.write(2, f"{record.levelname} {name}: {text}\n".encode())
-            return
-        note: dict[str, Any] = {"level": level, "logger": name, "text": text}
-        if span := current_span():
-            note |= span._asdict()
-        if ctx := CURRENT.get():
-            if not ctx.output.take_room(len(text)):
-                return
-            note["token"] = ctx.token
-        self._socket.note(note)

@@ -28,7 +28,7 @@ from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
 from pgflowd.host.logs import set_levels
-from pgflowd.processes.runner.context import LogForwarder, RunnerContext
+from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import (
     arguments_of,
     flush_streams,
@@ -40,6 +40,7 @@ from pgflowd.processes.runner.execution import (
 )
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
+from pgflowd.processes.runner.log_forwarder import LogForwarder
 from pgflowd.processes.runner.sessions import KEPT_S, Sessions
 from pgflowd.processes.runner.shared_loop import SharedLoop
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
@@ -152,6 +153,7 @@ class RunnerProcess:
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = self._context(steps, frame)
+        self._log_forwarder.begin_task()
         context.database_of_task = ctx.database
         with traced(ctx), self._tracker.scope(ctx):
             try:
@@ -172,6 +174,8 @@ class RunnerProcess:
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = peak_kb()
+        if unseen := self._log_forwarder.budget.unseen:
+            head["unseen"] = unseen
         return {"say": "done", "token": task["token"], **head}, body
 
     def _call(self, step: StepSpec, frame: Frame, ctx: RunnerContext) -> bytes:

@@ -34,8 +34,7 @@ class TaskOutput:
         self._send = send
         self._lines = {"stdout": "", "stderr": ""}  # that have not ended
         self._lock = threading.Lock()
-        self._budget = LineBudget()
-        self._unseen = 0  # bytes
+        self.budget = LineBudget()
         self._late: deque[tuple[str, str]] = deque()  # the last lines that were too much
         self._late_room = MAX_TAIL_BYTES
 
@@ -56,19 +55,10 @@ class TaskOutput:
             for stream, line in self._late:
                 self._send(stream, line, True)
             self._late.clear()
-            return self._unseen
-
-    def take_room(self, size: int) -> bool:
-        """Whether a record of this size may still be logged."""
-        if self._budget.is_spent:
-            self._unseen += size
-            return False
-        self._budget.room -= size
-        self._budget.lines -= 1
-        return True
+            return self.budget.unseen
 
     def _keep(self, stream: str, line: str) -> None:
-        is_logged = self.take_room(len(line))
+        is_logged = self.budget.take(len(line))
         text = line[:MAX_LINE_CHARS].encode("utf-8", "backslashreplace").decode()
         if is_logged:
             self._send(stream, text, False)

@@ -64,6 +64,7 @@ from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.mailbox import Mailbox
 from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
+from pgflowd.processes.worker.runner_records import LogOfRunners
 from pgflowd.processes.worker.runner_socket import RunnerSocket
 from pgflowd.processes.worker.runners import RunnerProcesses
 from pgflowd.processes.worker.span_buffer import SpanBuffer
@@ -194,11 +195,11 @@ class _Worker:
             self._report_refused,
         )
         self._output = OutputStream(self._log, self._mailbox.put)
-        of_output = (self._output.pass_on, self._output.write, self._log.without_secrets)
+        output, hide = self._output, self._log.without_secrets
+        of_output = (output.pass_on, LogOfRunners(output.write, output.room, hide))
         keys, map_spans = settings.worker_for(served.name), settings.telemetry.map_spans
         self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
         sender = SpanSender(socket_path(control_path(settings)))
-        hide = self._log.without_secrets
         self._spans = SpanBuffer(self._loop, sender, served.slug, hide, map_spans)
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
@@ -319,6 +320,7 @@ class _Worker:
     async def _end(self, code: int) -> int:
         await self._runners.end(END_LIMIT_S)
         self._spans.send()
+        self._output.end()
         self._channel.flush()
         return code
 

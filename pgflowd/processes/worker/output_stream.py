@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pgflowd.core.logrecord import LogRecord
 from pgflowd.core.output_stream import FollowedRuns
 from pgflowd.core.worker import events
 from pgflowd.host.logs import Log
+from pgflowd.processes.worker.waiting_lines import WaitingLines
 
 BATCHING_S = 0.02  # a line waits for others
 
@@ -29,6 +31,7 @@ class OutputStream:
     def __init__(self, log: Log, emit: Callable[[events.WorkerEvent], None]) -> None:
         self._log, self._emit = log, emit
         self._followed = FollowedRuns()
+        self._lines = WaitingLines(log)
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, run_id: str) -> None:
@@ -36,9 +39,20 @@ class OutputStream:
 
     def write(self, level: str, event: str, **fields: Any) -> None:
         """Write a record to the log, and keep it for followers of its run."""
-        self._log.write(level, event, **fields)
-        if self._followed and event in _OUTPUT_EVENTS:
+        if event not in _OUTPUT_EVENTS:
+            self._log.write(level, event, **fields)
+            return
+        self._lines.write(level, event, fields)
+        if self._followed:
             self._keep(level, event, fields)
+
+    def room(self) -> int:
+        """How many lines the log takes now."""
+        return self._lines.room()
+
+    def end(self) -> None:
+        """The worker ends: write what waits."""
+        self._lines.write_all()
 
     def pass_on(self, event: events.WorkerEvent) -> None:
         """Pass on an event of a runner; a task's output is published before its report."""
@@ -64,6 +78,9 @@ class OutputStream:
         if not self._followed.wants(run_id, time.monotonic()):
             return
         if level == "debug" and not self._log.is_wanted(level):
+            return
+        if self._followed.is_full:
+            self._followed.drop(run_id, {"time": LogRecord(event, level, time.time()).time})
             return
         record = self._log.record(level, event, **fields)
         kept = record.fields

@@ -15,7 +15,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgflowd.core.kept_output import STREAMS, Hide, KeptOutput
 from pgflowd.core.line_budget import LineBudget
@@ -23,25 +23,32 @@ from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.traces import span_of
 from pgflowd.core.worker.run_log import naming
 from pgflowd.core.worker.task import Task
-from pgflowd.processes.worker.runner_output import Output
+from pgflowd.processes.worker.runner_output import PAUSE_S, Output
 
 NOTE_EXTRA = 100  # bytes that a record costs besides its text
 
-Log = Callable[..., None]  # (level, event, **fields)
+
+class LogOfRunners(NamedTuple):
+    """Where the output of all runners goes."""
+
+    write: Callable[..., None]  # (level, event, **fields)
+    room: Callable[[], int]  # how many lines it takes now
+    hide: Hide
 
 
 class RunnerRecords:
     """The pipes of a runner, its records, and the tasks that they belong to."""
 
-    def __init__(self, log: Log, hide: Hide, settings: WorkerSettings) -> None:
-        self._log, self._hide, self._mode = log, hide, settings.handler_output
+    def __init__(self, log: LogOfRunners, settings: WorkerSettings) -> None:
+        self._log, self._hide, self._room = log.write, log.hide, log.room
+        self._mode = settings.handler_output
         self._keeps = settings.keep_output_size_bytes if settings.keep_output != "off" else 0
         self._kept: dict[int, KeptOutput] = {}  # by token, of tasks that have printed something
         self._begun: dict[int, float] = {}  # when, by token
         self._tasks: dict[int, Task] = {}  # by token
         self._is_shared = False  # so only a token tells whose a record is
         self._budgets: dict[int, LineBudget] = {}  # of tasks that share the runner, by token
-        self._budget = LineBudget()  # of the pipes
+        self._budget = LineBudget(log.room)  # of the pipes
         self._pipes = select.poll()
         self._out = self._err = Output(None, self._budget)
 
@@ -74,15 +81,16 @@ class RunnerRecords:
         self._begun[task.token] = time.monotonic()
         self._is_shared = is_shared
         if is_shared:
-            self._budgets[task.token] = LineBudget()
+            self._budgets[task.token] = LineBudget(self._room)
 
     def end_task(self, task: Task, head: dict[str, Any]) -> KeptOutput | None:
         """Read what is left of a task, whose `done` has this head; return what is kept of it."""
         unseen = self._finish()
-        if self._is_shared:
-            unseen = head["unseen"] if isinstance(head.get("unseen"), int) else 0
-        self._log_unseen(task, unseen)
-        self._budgets.pop(task.token, None)
+        budget = self._budgets.pop(task.token, self._budget)
+        if self._is_shared:  # the pipes are of nobody
+            unseen = 0
+        told = head["unseen"] if isinstance(head.get("unseen"), int) else 0
+        self._log_unseen(task, unseen + budget.unseen + told)
         self._tasks.pop(task.token, None)
         self._begun.pop(task.token, None)
         if self._err.keeps_stack:  # its runner was asked to end, and perhaps that counts
@@ -91,7 +99,7 @@ class RunnerRecords:
 
     def end(self) -> None:
         """The runner has ended: read the rest."""
-        self._log_unseen(self._task_of(), self._finish())
+        self._log_unseen(self._task_of(), self._finish() + self._budget.unseen)
 
     @property
     def kept(self) -> Mapping[int, KeptOutput]:
@@ -140,10 +148,8 @@ class RunnerRecords:
         if head.get("late"):  # it was too much for the log, and is counted
             return
         budget = self._budgets.get(task.token, self._budget) if task else self._budget
-        if budget.room <= 0:
-            self._err.unseen += len(text)
+        if not budget.take(len(text), NOTE_EXTRA):
             return
-        budget.room -= len(text) + NOTE_EXTRA
         of_task = naming(task) if task else {}
         if stream:
             self._log("info", "task.output", stream=stream, text=text, **of_task)
@@ -176,6 +182,13 @@ class RunnerRecords:
     def _on_output(self, loop: asyncio.AbstractEventLoop, output: Output) -> None:
         if not output.read():
             self._close_output(loop, output)
+        elif output.is_flood:
+            loop.remove_reader(output.number)
+            loop.call_later(PAUSE_S, self._go_on, loop, output)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop, output: Output) -> None:
+        if output.number >= 0:
+            loop.add_reader(output.number, self._on_output, loop, output)
 
     def _close_output(self, loop: asyncio.AbstractEventLoop, output: Output) -> None:
         loop.remove_reader(output.number)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pgflowd.core.failure import clean
-from pgflowd.core.kept_output import Hide, KeptOutput
+from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
@@ -27,7 +27,8 @@ from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
-from pgflowd.processes.worker.runner_records import Log, RunnerRecords
+from pgflowd.processes.worker.runner_output import MAX_PASSES
+from pgflowd.processes.worker.runner_records import LogOfRunners, RunnerRecords
 
 _LEVELS = ("debug", "info", "warning", "error")
 CLOSED_LIMIT_S = 0.5  # from the end of its socket to that of the runner
@@ -49,8 +50,7 @@ class RunnerSocket:
         id: int,
         emit: Callable[[events.WorkerEvent], None],
         on_end: Callable[[int], None],
-        log: Log,
-        hide: Hide,
+        log: LogOfRunners,
         settings: WorkerSettings,
         map_spans: int = 0,
     ) -> None:
@@ -62,7 +62,7 @@ class RunnerSocket:
         self.has_left = False  # its last task left something behind
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
-        self._emit, self._on_end, self._log = emit, on_end, log
+        self._emit, self._on_end, self._log = emit, on_end, log.write
         self._may_share = settings.tasks_per_runner > 1
         self._pidfd = -1
         self.tasks: dict[int, Task] = {}  # by token
@@ -80,7 +80,7 @@ class RunnerSocket:
         self._is_task_last = False  # nothing was sent after the task
         self._announced: set[int] = set()  # tokens of large results that wait, or are being read
         self._socket: socket.socket
-        self._records = RunnerRecords(log, hide, settings)
+        self._records = RunnerRecords(log, settings)
 
     def open(self) -> list[int]:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr, and a memory
@@ -159,8 +159,9 @@ class RunnerSocket:
 
     def read_result(self, token: int) -> None:
         """Read what lies in the socket; if no result is there, report that."""
-        while self._read():
-            pass
+        for _ in range(MAX_PASSES):  # a handler may log on and on
+            if not self._read():
+                break
         if token == events.PING and self._step()[1] != self._pinged_at_step:
             self._emit(events.Ponged(self.id))  # the loop is slow, and not blocked
         elif token == events.PING or (token in self.tasks and token not in self._announced):

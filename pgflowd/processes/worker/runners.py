@@ -15,13 +15,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from pgflowd.core.kept_output import Hide
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import exit_of, signal_name
 from pgflowd.core.worker.task import Task
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
-from pgflowd.processes.worker.runner_records import Log
+from pgflowd.processes.worker.runner_records import LogOfRunners
 from pgflowd.processes.worker.runner_socket import Refusal, RunnerSocket
 from pgflowd.processes.zygote.socket import Zygote
 
@@ -36,15 +35,14 @@ class RunnerProcesses:
         zygote: Zygote,
         settings: WorkerSettings,
         emit: Callable[[events.WorkerEvent], None],
-        log: Log,
-        hide: Hide,
+        log: LogOfRunners,
         loop: asyncio.AbstractEventLoop,
         map_spans: int = 0,
     ) -> None:
         self.zygote = zygote
         self._map_spans = map_spans  # of the elements of a map
         self._settings = settings
-        self._emit, self._log, self._hide = emit, log, hide
+        self._emit, self._log = emit, log
         self._loop = loop
         self._sockets: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
@@ -57,8 +55,8 @@ class RunnerProcesses:
         return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        of_records = (self._log, self._hide, self._settings)
-        runner = RunnerSocket(id, self._emit, self._sweep, *of_records, self._map_spans)
+        of_records = (self._log, self._settings, self._map_spans)
+        runner = RunnerSocket(id, self._emit, self._sweep, *of_records)
         try:
             ends = runner.open()
         except OSError as error:
