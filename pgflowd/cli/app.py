@@ -109,19 +109,20 @@ class App:
     def err(self) -> Screen:
         return screen_for(sys.stderr, self.color)
 
-    def print(self, text: str = "") -> None:
-        """Print a result."""
-        emit(text, sys.stdout)
+    def print(self, text: str = "", *, cursor: str = "") -> None:
+        """Print a result; `cursor` is a sequence that moves the terminal's before."""
+        emit(text, sys.stdout, is_painted=self.out.colour, cursor=cursor)
 
     def note(self, text: str) -> None:
         """Print a remark for humans to standard error; `-q` and `--json` silence it."""
         if not (self.quiet or self.json):
-            emit(self.err.folded(text), sys.stderr)
+            emit(self.err.folded(text), sys.stderr, is_painted=self.err.colour)
 
     def hint(self, commands: Sequence[tuple[str, str]]) -> None:
         """Print the commands that a human may need next, and why; silenced like a remark."""
         if not (self.quiet or self.json):
-            emit("\n".join(self.err.commands("next", self.with_activation(commands))), sys.stderr)
+            lines = self.err.commands("next", self.with_activation(commands))
+            emit("\n".join(lines), sys.stderr, is_painted=self.err.colour)
 
     def print_json(self, value: Any) -> None:
         """Print one JSON document, indented."""

@@ -37,7 +37,7 @@ def print_problems(app: App, problems: Sequence[Problem]) -> None:
         _print_json(problem_json(app, problem) for problem in problems)
         return
     for line in problem_columns(app, problems, app.err):
-        emit(line, sys.stderr)
+        emit(line, sys.stderr, is_painted=app.err.colour)
     point_to_pages(app, problems)
 
 
@@ -96,7 +96,7 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
         return
     head = f"{app.err.paint(command, 'red')}: "
     for line in app.err.wrapped(text, head=head, indent=2, whole=True):
-        emit(line, sys.stderr)
+        emit(line, sys.stderr, is_painted=app.err.colour)
     if help_:
         emit(f"see {help_}", sys.stderr)
 

@@ -9,6 +9,7 @@ ones are missing. Secrets are hidden as in the log, line by line, and only where
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ STREAMS = ("stdout", "stderr")
 MAX_LINE_CHARS = 8000  # as in the log
 LINE_EXTRA = 14  # about what stands before the text of a line
 MAX_TAIL_BYTES = 64 * 1024  # of what a task prints beyond what is logged
+_LINE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) (\w{1,40}) ?(.*)", re.S)
 
 Hide = Callable[[str], str]
 
@@ -83,11 +85,11 @@ class KeptLine(NamedTuple):
 
 
 def read(printed: str) -> tuple[Sequence[KeptLine], bool]:
-    """The lines of a text, and whether earlier ones are missing."""
+    """The lines of a text, and whether earlier ones are missing; an odd one stays whole."""
     lines, is_cut = [], False
     for line in printed.removesuffix("\n").split("\n"):
-        since_s, _, rest = line.partition(" ")
-        source, _, text = rest.partition(" ")
+        found = _LINE.fullmatch(line)
+        since_s, source, text = found.groups() if found else ("0", "info", line)
         if source == CUT:
             is_cut = True
         elif source in STREAMS:

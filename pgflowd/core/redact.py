@@ -38,6 +38,11 @@ _UNTIL_NEXT_KEY = re.compile(
     rf"(?<![\w?&;]){_WORDS}\s*=(?P<secret>.*?)(?=\s\w+\s*=|\Z)", re.I | re.S
 )
 _ALL = (_URL, _QUERY, _PAIR)
+_COLOUR = r"\x1b\[[0-9;]*m"
+_UNSAFE_IN_LINES = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_COLOURS_AND_UNSAFE = re.compile(f"{_COLOUR}|{_UNSAFE_IN_LINES.pattern}")
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
@@ -99,6 +104,19 @@ def one_line(text: str, limit: int | None = None) -> str:
     if limit is not None and len(line) > limit:
         return line[: limit - 1] + "…"
     return line
+
+
+def safe_lines(text: str, *, is_painted: bool = False) -> str:
+    """
+    Return lines in which nothing controls a terminal, but colours where they are painted.
+
+    It is the last resort of what prints: each text from elsewhere goes through `one_line` before.
+    """
+    if not is_painted:
+        return _UNSAFE_IN_LINES.sub(lambda found: _escaped(found[0]), text)
+    return _COLOURS_AND_UNSAFE.sub(
+        lambda found: found[0] if len(found[0]) > 1 else _escaped(found[0]), text
+    )
 
 
 def _spellings(secrets: Iterable[str]) -> set[str]:

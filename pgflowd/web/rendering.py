@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.documents.markdown import PageBlock
@@ -39,7 +40,7 @@ from pgflowd.web.svg_grid import run_grid
 from pgflowd.web.svg_spark import spark
 from pgflowd.web.svg_strip import task_strip
 from pgflowd.web.svg_timeline import run_timeline
-from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word
+from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word, visible
 
 DASH = "\N{EN DASH}"
 _TEMPLATES = files("pgflowd.web") / "templates"
@@ -142,9 +143,20 @@ def _source(name: str) -> str:
     return (_TEMPLATES / name).read_text("utf-8")
 
 
+def typed(text: str) -> Markup:
+    """A text as a form sends it back: nothing in it is made visible."""
+    return escape(text)
+
+
+def _visible(value: Any) -> Any:
+    """What an expression of a template gives, without characters that a browser obeys or hides."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 _environment = Environment(
     loader=FunctionLoader(_source),
     autoescape=True,
+    finalize=_visible,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -153,7 +165,7 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    by_kind=by_kind, number=number, word_of=word_of,
+    by_kind=by_kind, number=number, word_of=word_of, typed=typed,
 )  # fmt: skip
 _environment.globals.update(
     shown_of=shown_of,

@@ -3,7 +3,8 @@ Text for pages: made safe to show, and in the words that all pages use.
 
 Templates and SVG escape what HTML would read as markup. What is left are characters that a browser
 obeys or hides: those that control, and those that turn the direction of writing around. They are
-shown as escapes, as in a terminal.
+shown as escapes, as in a terminal: by `visible` in all that a template writes, so that no filter is
+forgotten. The filter `line` also keeps a text on one line, and cuts it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from pgflowd.core.redact import one_line
+from pgflowd.core.redact import one_line, safe_lines
 from pgflowd.core.statuses import Status, TaskStatus
 
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
 _NOT_IN_IDS = re.compile("[^A-Za-z0-9_-]")
 _RUNNING = (TaskStatus.STARTED, TaskStatus.LEASED)  # the first one is also that of steps and runs
+
+
+def visible(text: str) -> str:
+    """Lines with escapes: what each expression of a template passes, whatever its filter does."""
+    return _NOT_IN_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", safe_lines(text))
 
 
 def shown(text: str, limit: int | None = None) -> str:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import resources
 
 import pytest
+from cli.test_every_command import LEAVES
+from support import web_states
 from support.covers import covers
-from support.hostile import ATTACKS, Unharmed
+from support.hostile import ATTACKS, Unharmed, taint
+
+from pgflowd.core.redact import one_line
 
 COMMANDS = [
     ("runs", "start", "{}"),
@@ -152,3 +158,88 @@ def test_hostile_stored_text_is_printed_escaped_on_one_line(here, shop):
     listed = here("runs", "list", "--limit", "100")
 
     assert "\x1b" not in listed.out
+
+
+SHOWING = [  # every command that lists or shows what the database has
+    "runs list", "runs list --text end", "runs show RUN",
+    "runs show RUN --attempts --checkpoints", "runs show RUN --tree", "runs show WAITS",
+    "runs show WAITS --attempts", "runs show MAP", "runs log RUN", "runs log WAITS",
+    "runs output RUN", "runs tasks MAP store", "runs follow RUN --timeout 1ms",
+    "runs follow WAITS --timeout 1ms", "runs wait RUN --timeout 1ms",
+    "runs prune --older-than 1d --dry-run", "signals list", "signals list --run WAITS",
+    "tasks list", "tasks list --status waiting", "flows list", "flows list -v",
+    "flows show send_email", "flows show analyze_website", "flows graph analyze_website",
+    "flows graph analyze_website --run RUN", "flows limits send_email", "flows stats",
+    "flows stats store_items", "flows schema send_email", "schedules list",
+    "schedules next nightly", "daemons list", "daemons list -v", "daemons show DAEMON",
+    "stalled list", "dead list", "log", "log --run RUN", "db settings", "db status",
+    "db health", "db verify", "doctor", "status", "tree", "check",
+]  # fmt: skip
+
+
+@covers("row 105")
+def test_no_command_prints_what_controls_a_terminal_whatever_the_database_has(here, shop):
+    words = web_states.full(shop)
+    more_rows(shop, words)
+    tainted = taint(shop.conn, spared={"pgflowd.settings.name"})  # which owners write alone
+    assert len(tainted) > 60, tainted
+    names = [row[0] for row in shop.rows("select name from pgflowd.schedules")]
+
+    for command in SHOWING:
+        for word in words:
+            command = command.replace(word.upper(), words[word])
+        given = [names[0] if word == "nightly" else word for word in command.split()]
+        plain, painted = here(*given), here(*given, "--color", "always")
+        without_colours = re.sub(r"\x1b\[[0-9;]*m", "", painted.out + painted.err)
+
+        assert "E901" not in plain.err, (command, plain.err)
+        for shown in (plain.out + plain.err, without_colours):
+            assert not [char for char in shown if is_unsafe(char)], (command, shown)
+        assert here(*given, "--json").code == plain.code, command
+
+
+def test_each_command_that_lists_or_shows_is_looked_at():
+    words = {"list", "show", "log", "stats", "limits", "graph", "output", "settings", "health",
+             "status", "tasks", "tree", "doctor", "verify", "follow", "wait"}  # fmt: skip
+    here_only = {"config show", "systemd show", "systemd doctor"}  # nothing of the database
+
+    assert {leaf for leaf in LEAVES if leaf.split()[-1] in words} - here_only <= {
+        leaf for leaf in LEAVES for command in SHOWING if f"{command} ".startswith(f"{leaf} ")
+    }
+
+
+def test_all_that_commands_print_passes_one_place():
+    places = {
+        f"{path.name}: {line.strip()}"
+        for path in (resources.files("pgflowd") / "cli").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"^ *print\(|click\.echo\(|std(out|err)\.write\(", line)
+    }
+
+    assert places == {  # of our own
+        'groups.py: click.echo(f"pgflowd {__version__}")',
+        "groups.py: click.echo(ctx.get_help())",
+    }, places
+
+
+def is_unsafe(char: str) -> bool:
+    return char not in MAY_BE_SHOWN and one_line(char) != char
+
+
+def more_rows(shop, words):
+    """What the states of pages do not have."""
+    run = words["run"]
+    waits = shop.value("select run_id from pgflowd.waits where kind = 'signal' limit 1")
+    words["waits"] = str(waits)
+    shop.do("select pgflowd.pause_flow('store_items', 'jane', 'why')")
+    shop.do("select pgflowd.pause(%s, 'why', 'jane')", waits)
+    for insert in (
+        "checkpoints (run_id, step_slug, task_index, name, token, data)"
+        f" values ('{run}', 'website', 0, 'c', 1, '\"x\"')",
+        "slots (run_id, step_slug, task_index, limit_key, most)"
+        " select run_id, step_slug, task_index, 'k', 1 from pgflow.step_tasks limit 3",
+        "worker_caps select worker_id, array['gpu'] from pgflow.workers",
+        "versions (name, version, flow_slug, fingerprint, deployed_by, code, is_current)"
+        " values ('send_email', 1, 'send_email', 'x', 'jane', 'abc', true)",
+    ):
+        shop.do(f"insert into pgflowd.{insert}")

@@ -7,10 +7,12 @@ database, and checks that nothing changed except what the test asked for.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import psycopg
 from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
 
 ATTACKS = [
     "'; drop table pgflow.runs; --",
@@ -73,3 +75,58 @@ class Unharmed:
 
     def _look(self) -> list[tuple[Any, ...]]:
         return sorted(self._conn.execute(_EVERYTHING).fetchall())
+
+
+TERMINAL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e\u2066\u061cend"  # no column of ours may hold this
+
+_TEXT_COLUMNS = """
+select format('%I.%I', col.table_schema, col.table_name), quote_ident(col.column_name),
+       col.data_type
+  from information_schema.columns as col
+  join information_schema.tables as tab using (table_schema, table_name)
+ where col.table_schema in ('pgflow', 'pgflowd') and tab.table_type = 'BASE TABLE'
+   and col.data_type in ('text', 'jsonb', 'ARRAY') and col.is_generated = 'NEVER'
+   and col.table_name <> 'schema_history'
+"""
+
+
+def taint(conn: psycopg.Connection[Any], spared: Container[str] = ()) -> list[str]:
+    """
+    Put terminal sequences into each text of each table that no constraint protects: also into the
+    keys and texts of JSON. Return the columns that have them.
+    """
+    tainted = []
+    for table, column, kind in conn.execute(_TEXT_COLUMNS).fetchall():
+        if f"{table}.{column}" in spared:
+            continue
+        rows = conn.execute(f"select ctid::text, {column} from {table}").fetchall()  # type: ignore[arg-type]
+        changed = 0
+        for row, (place, value) in enumerate(rows):
+            if value is None and kind == "jsonb":
+                continue
+            new = _tainted(value, row) if kind == "jsonb" else _tainted_text(value, row)
+            try:
+                with conn.transaction():
+                    query = f"update {table} set {column} = %s where ctid = %s::tid"
+                    given = Jsonb(new) if kind == "jsonb" else new
+                    conn.execute(query, (given, place))  # type: ignore[arg-type]
+                changed += 1
+            except (psycopg.errors.IntegrityError, psycopg.errors.DataError):
+                break
+        if changed:
+            tainted.append(f"{table}.{column}")
+    return tainted
+
+
+def _tainted_text(value: Any, row: int) -> Any:
+    if isinstance(value, list):
+        return [f"{TERMINAL}{each}" for each in value]
+    return f"{TERMINAL}{row}"
+
+
+def _tainted(value: Any, row: int) -> Any:
+    if isinstance(value, dict):
+        return {f"{key}": _tainted(each, row) for key, each in value.items()} | {TERMINAL: TERMINAL}
+    if isinstance(value, list):
+        return [_tainted(each, row) for each in value]
+    return f"{TERMINAL}{row}" if isinstance(value, str) else value

@@ -276,3 +276,27 @@ def test_what_a_code_means_is_said_without_a_database(empty_database, serve):
     assert httpx.get(f"{address}/runs").status_code == 503
     assert shown.status_code == 200 and "the schema is missing or older" in shown.text
     assert document.json()["code"] == "E302"
+
+
+@covers("row 105")
+def test_a_run_that_waits_for_a_singleton_is_a_page_and_a_document(web, shop):
+    start = "select run_id from pgflowd.start('send_email', '1', singleton_key => 'one')"
+    first, second = shop.value(start), shop.value(start)
+
+    shown = web.get(f"/api/1/runs/{second}")
+
+    assert shown.status_code == 200, shown.text
+    assert shown.json()["blocked_by"] == [str(first)]
+    assert web.get(f"/runs/{second}").status_code == 200
+
+
+def test_printed_text_that_no_worker_writes_is_shown_as_it_is(web, shop):
+    words = web_states.full(shop)
+    odd = ["", " ", "x", "1e400 stdout a", "nan cut", "9" * 5000 + " stdout b", "12.3  c", "1 é d"]
+    for printed in (*odd, "\n".join(odd)):
+        shop.do("update pgflowd.attempts set printed = %s, printed_lines = 3", printed)
+        for address in (
+            f"/runs/{words['run']}?view=output",
+            f"/api/1/runs/{words['run']}?view=output",
+        ):
+            assert web.get(address).status_code == 200, (printed, address)

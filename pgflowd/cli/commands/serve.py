@@ -7,6 +7,7 @@ It runs until a signal or `pgflowd stop` ends it. The exit code says why
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import FLOW
+from pgflowd.cli.terminal.screen import emit
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import ConfigError, Problem
 
@@ -56,12 +58,12 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     try:
         code = start.serve(settings, read, signals, flows)
     except SocketInUse as taken:
-        click.echo(f"pgflowd: another daemon has {taken}", err=True)
+        emit(f"pgflowd: another daemon has {taken}", sys.stderr)
         app.exit(ExitCode.TRY_LATER)
     except SocketPathError as error:
         remedy = "set another path with control in [supervisor]"
         remedy = f"move it away, or {remedy}" if error.is_taken else remedy
-        click.echo(f"pgflowd: the control socket cannot be made: {error}; {remedy}", err=True)
+        emit(f"pgflowd: the control socket cannot be made: {error}; {remedy}", sys.stderr)
         app.exit(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
     signals.ignore()
     app.exit(ExitCode(code))

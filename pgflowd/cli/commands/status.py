@@ -48,7 +48,7 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
     if watch == 0:
         raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
     if metrics and not check:
-        click.echo(_metrics(app), nl=False)
+        app.print(_metrics(app).removesuffix("\n"))
         return
     if watch and not check:
         _watch(app, watch)
@@ -92,7 +92,8 @@ def _watch(app: App, pause_s: float) -> NoReturn:
             app.print_json_line(document)
         else:
             home = _HOME_AND_CLEAR if app.out.redraws else ""
-            app.print(home + "\n".join(status_lines(document, app.out, is_full=app.verbose)))
+            lines = status_lines(document, app.out, is_full=app.verbose)
+            app.print("\n".join(lines), cursor=home)
         time.sleep(pause_s)
 
 

@@ -138,8 +138,8 @@ class DemoRuns:
         shown = [each for each in self._runs if is_live or each.run.has_ended]
         lines = [self._end(each) if each.run.has_ended else self._bar(each) for each in shown]
         if is_live and lines != self._drawn:
-            up = f"\x1b[{len(self._drawn)}A" if self._drawn else ""
-            self._app.print(up + "\n".join(f"\x1b[2K{line}" for line in lines))
+            up = f"\x1b[{len(self._drawn)}A\x1b[J" if self._drawn else ""
+            self._app.print("\n".join(lines), cursor=up)
         for line in lines if not is_live else []:
             if line not in self._drawn:
                 self._app.print(line)

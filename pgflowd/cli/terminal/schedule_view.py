@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.cli.terminal.screen import DASH, TableCell, text_width
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, duration
@@ -24,17 +24,18 @@ def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) ->
     app.print_table(_TITLES, rows, losing=("FLOW", "LAST"), cutting=True)
     for each in found:
         if each.error:
-            text = f"{each.name}: {app.hide(one_line(each.error))}"
+            text = f"{one_line(each.name)}: {app.hide(one_line(each.error))}"
             app.print(app.out.folded(app.out.shown(text)))
 
 
 def schedule_lines(app: App, found: Sequence[ListedSchedule], now: datetime) -> list[str]:
     """The schedules of a flow, each on a line."""
-    width = max((len(each.name) for each in found), default=0)
+    names = [one_line(each.name) for each in found]
+    width = max(map(text_width, names), default=0)
     return [
-        f"schedule {each.name:<{width}}  {each.when}, "
+        f"schedule {name}{' ' * (width - text_width(name))}  {one_line(each.when)}, "
         + ("paused" if each.paused_at is not None else f"next {_next(app, each, now)}")
-        for each in found
+        for name, each in zip(names, found, strict=True)
     ]
 
 

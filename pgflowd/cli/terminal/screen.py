@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 import click
 
-from pgflowd.core.redact import one_line
+from pgflowd.core.redact import one_line, safe_lines
 from pgflowd.core.statuses import Mark
 
 NEXT = Mark("→", "->")
@@ -177,9 +177,9 @@ def screen_for(stream: IO[str], color: str) -> Screen:
     return Screen(colour, _shows_unicode(stream), width, is_smart)
 
 
-def emit(text: str, stream: IO[str]) -> None:
-    """Write a line as it is, and flush it."""
-    stream.write(f"{text}\n")
+def emit(text: str, stream: IO[str], *, is_painted: bool = False, cursor: str = "") -> None:
+    """Write lines, and flush them: all that commands print. `cursor` moves the terminal before."""
+    stream.write(f"{cursor}{safe_lines(text, is_painted=is_painted)}\n")
     stream.flush()
 
 

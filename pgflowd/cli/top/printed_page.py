@@ -34,7 +34,7 @@ class PrintedPage(App):
     def err(self) -> Screen:
         return self._screen
 
-    def print(self, text: str = "") -> None:
+    def print(self, text: str = "", *, cursor: str = "") -> None:
         self.lines += text.split("\n")
 
     def note(self, text: str) -> None:

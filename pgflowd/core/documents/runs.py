@@ -122,7 +122,7 @@ class Run(TypedOutputs):
             "labels": self.labels,
             "singleton": self.singleton,
             "created_by": self.created_by,
-            "blocked_by": self.blocked_by,
+            "blocked_by": self.blocked_by and [str(other) for other in self.blocked_by],
             "parent_run_id": self.parent_run_id,
             "undo_of": self.undo_of,
             "undo_run_id": self.undo_run_id,

@@ -19,6 +19,7 @@ from pgflowd.db.query import execute
 from pgflowd.db.runs import started_runs
 from pgflowd.db.starts import new_run_id
 from pgflowd.web.pages.page import Page, PageRequest
+from pgflowd.web.text import visible
 
 _LONGEST_INPUT = 20_000  # characters; a form holds no more
 
@@ -75,7 +76,9 @@ def _example(schema: Mapping[str, Any] | None) -> Any:
 
 
 def _indented(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """As JSON that people edit; a character that nobody would see is an escape of JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if visible(text) == text else json.dumps(value, indent=2)
 
 
 def _command(request: PageRequest) -> list[str]:
