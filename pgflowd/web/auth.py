@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlencode
@@ -27,7 +27,14 @@ from pgflowd.web.proxies import TrustedProxies
 from pgflowd.web.records import Records
 from pgflowd.web.refusals import NotLoggedIn, Refused
 from pgflowd.web.rendering import render
-from pgflowd.web.sessions import BrowserSession, SignedCookies, cookie_in, set_cookie, stamp_of
+from pgflowd.web.sessions import (
+    KNOWN,
+    BrowserSession,
+    SignedCookies,
+    cookies_in,
+    set_cookie,
+    stamp_of,
+)
 from pgflowd.web.users import User
 
 FindUser = Callable[[Scope], Awaitable[User | None]]
@@ -126,11 +133,11 @@ class _ByKey:
         self._key, self._owner, self._sessions, self._records = key, owner, sessions, records
 
     def user_of(self, scope: Scope) -> User:
-        session = _session_in(scope, self._sessions)
-        if session is None or session.stamp != _KEY_STAMP:
-            next = "open the link that it has printed at its start"
-            raise NotLoggedIn("this dashboard is opened by a link with a key", next)
-        return User(session.name, may_act=True, may_leave=True)
+        for session in _sessions_in(scope, self._sessions):
+            if session.stamp == _KEY_STAMP:
+                return User(session.name, may_act=True, may_leave=True)
+        next = "open the link that it has printed at its start"
+        raise NotLoggedIn("this dashboard is opened by a link with a key", next)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
         keys = parse_qs(scope["query_string"].decode("latin-1")).get("key")
@@ -156,11 +163,11 @@ class _ByPassword:
         self._failed, self._checks = FailedLogins(), PasswordChecks()
 
     def user_of(self, scope: Scope) -> User:
-        session = _session_in(scope, self._sessions)
-        login = self._users.logins().get(session.name) if session else None
-        if session is None or login is None or session.stamp != stamp_of(login.hash):
-            raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
-        return User(login.name, login.may_act, may_leave=True)
+        for session in _sessions_in(scope, self._sessions):
+            login = self._users.logins().get(session.name)
+            if login is not None and session.stamp == stamp_of(login.hash):
+                return User(login.name, login.may_act, may_leave=True)
+        raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
         if page_of(scope) != "/login":
@@ -172,17 +179,19 @@ class _ByPassword:
         form = await read_form(scope, receive)
         name, password = (form.get(field, [""])[0] for field in ("name", "password"))
         there = own_path(form.get("next", ["/"])[0])
-        stamp = await self._stamp_for(name, password, scope["client"][0])
+        stamp = await self._stamp_for(scope, name, password)
         if stamp is None:
             return self._page(scope, there, failed=True)
         answer = see_other(scope, there)
-        cookie = self._sessions.sign(BrowserSession(name, stamp), time.time())
-        answer.headers["Set-Cookie"] = set_cookie(scope, cookie)
+        for each in (stamp, KNOWN):
+            cookie = self._sessions.sign(BrowserSession(name, each), time.time())
+            answer.headers.append("Set-Cookie", set_cookie(scope, cookie, each))
         return answer
 
-    async def _stamp_for(self, name: str, password: str, client: str) -> str | None:
+    async def _stamp_for(self, scope: Scope, name: str, password: str) -> str | None:
         """Return the stamp of a login; None: the password is wrong. Refused: too many were."""
-        keys = keys_of(name, client)
+        client = scope["client"][0]
+        keys = keys_of(client, self._known_browser(scope, name))
         if wait_s := self._failed.wait_s(keys, time.monotonic()):
             self._records.write("warning", "web.login_refused", user=name[:64], client=client)
             text = "too many logins have failed"
@@ -200,6 +209,13 @@ class _ByPassword:
         self._failed.take_back(keys)
         self._records.write("info", "web.login", user=name, client=client)
         return stamp_of(login.hash)
+
+    def _known_browser(self, scope: Scope, name: str) -> str | None:
+        """A cookie of this browser that says that the name has logged in with it."""
+        for cookie in cookies_in(scope, KNOWN):
+            if self._sessions.read(cookie, time.time()) == BrowserSession(name, KNOWN):
+                return cookie
+        return None
 
     def _to_login(self, scope: Scope) -> Response | None:
         """Send a browser without a login to the page that asks for one."""
@@ -294,9 +310,9 @@ def see_other(scope: Scope, path: str) -> Response:
     return RedirectResponse(scope.get("root_path", "") + path, HTTPStatus.SEE_OTHER)
 
 
-def _session_in(scope: Scope, sessions: SignedCookies) -> BrowserSession | None:
-    cookie = cookie_in(scope)
-    return sessions.read(cookie, time.time()) if cookie else None
+def _sessions_in(scope: Scope, sessions: SignedCookies) -> Iterator[BrowserSession]:
+    """The logins of the cookies that we have signed."""
+    return filter(None, (sessions.read(cookie, time.time()) for cookie in cookies_in(scope)))
 
 
 def _bearer(scope: Scope) -> str | None:
