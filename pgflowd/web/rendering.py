@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup, escape
+from jinja2.filters import do_forceescape
 
 from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.documents.markdown import PageBlock
@@ -143,14 +143,9 @@ def _source(name: str) -> str:
     return (_TEMPLATES / name).read_text("utf-8")
 
 
-def typed(text: str) -> Markup:
-    """A text as a form sends it back: nothing in it is made visible."""
-    return escape(text)
-
-
 def _visible(value: Any) -> Any:
     """What an expression of a template gives, without characters that a browser obeys or hides."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 _environment = Environment(
@@ -165,7 +160,8 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    by_kind=by_kind, number=number, word_of=word_of, typed=typed,
+    by_kind=by_kind, number=number, word_of=word_of,
+    typed=do_forceescape,  # as a form sends it back: nothing in it is made visible
 )  # fmt: skip
 _environment.globals.update(
     shown_of=shown_of,
