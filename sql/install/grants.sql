@@ -1,3 +1,40 @@
+-- Who has no right of its own calls no function that has its owner's rights: PUBLIC loses each, in every
+-- database. A trigger's can be called by nobody. Rights that were given to a role by name stay. Workers of
+-- other runtimes had theirs on pgflow from PUBLIC: who may change tasks keeps those by name. A foreign
+-- schema pgflow stays as it is.
+do $$
+declare
+  is_own constant boolean :=
+    coalesce(obj_description(to_regnamespace('pgflow'), 'pg_namespace') like 'pgflowd:%', false);
+  statement text;
+begin
+  for statement in
+    with opened as (
+      select proc.oid::regprocedure as signature, proc.proname as name, schema.nspname as schema
+        from pg_catalog.pg_proc as proc
+        join pg_catalog.pg_namespace as schema on schema.oid = proc.pronamespace
+       where proc.prosecdef and proc.prorettype <> 'trigger'::regtype
+         and (schema.nspname = 'pgflowd' or schema.nspname = 'pgflow' and is_own)
+         and pg_has_role(proc.proowner, 'usage')
+         and exists (select from aclexplode(coalesce(proc.proacl, acldefault('f', proc.proowner))) as given
+                      where given.grantee = 0)
+    )
+    select format('grant execute on routine %s to %s', opened.signature, worker.role)
+      from opened
+     cross join (select distinct given.grantee::regrole as role
+                   from pg_catalog.pg_class as class
+                  cross join lateral aclexplode(class.relacl) as given
+                  where class.oid = to_regclass('pgflow.step_tasks') and given.privilege_type = 'UPDATE'
+                    and given.grantee not in (0, class.relowner)) as worker
+     where opened.schema = 'pgflow' and opened.name !~ '^(setup|cleanup)_'
+     union all
+    select format('revoke execute on routine %s from public', opened.signature) from opened
+  loop
+    execute statement;
+  end loop;
+end
+$$;
+
 -- The rights of the roles, in databases where sql/roles.sql was run; elsewhere nothing happens.
 -- A function that runs with its caller's rights can do no more than its caller, so the rights
 -- on tables decide what a worker can do: it cannot define or delete flows, purge queues,

@@ -7,8 +7,9 @@ names it; PL/pgSQL does so when it compiles a function, at its first call in a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from support.definers import DEFINERS
 from support.schema import As, Connection
@@ -94,3 +95,61 @@ def test_each_role_may_call_the_listed_functions_with_their_owner_s_rights(
     as_role: As, conn: Connection
 ) -> None:
     assert {name: who or "" for name, who in conn.execute(DEFINERS_OF)} == DEFINERS
+
+
+OPEN = """
+select proc.oid::regproc::text from pg_proc as proc
+ where proc.prosecdef and proc.prorettype <> 'trigger'::regtype
+   and proc.pronamespace::regnamespace::text in ('pgflow', 'pgflowd', 'pgmq')
+   and has_function_privilege('passer', proc.oid, 'execute')
+"""
+
+
+@pytest.fixture
+def passer(conn: Connection) -> Iterator[Connection]:
+    """A session of a role with usage of both schemas, without the roles of roles.sql."""
+    conn.execute("create role passer; grant usage on schema pgflow, pgflowd to passer")
+    yield conn
+    conn.execute("reset role; drop owned by passer; drop role passer")
+
+
+def test_usage_of_the_schemas_is_the_right_to_call_none_of_them(passer: Connection) -> None:
+    assert passer.execute(OPEN).fetchall() == []
+
+    passer.execute("set role passer")
+    for call in (
+        "delete_run(gen_random_uuid(), 'x')",
+        "give_up_task(gen_random_uuid(), 'a', 0, '0 s', 'x', 'x')",
+        "task_claim('f', '{}', '1 hour', 'x')",
+        "start('f', '{}')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for fun"):
+            passer.execute(f"select pgflowd.{call}".encode())
+
+
+def test_a_right_that_was_given_by_name_stays(passer: Connection) -> None:
+    passer.execute("grant execute on function pgflowd.signal to passer")
+
+    schema.migrate(passer)
+
+    assert passer.execute(OPEN).fetchall() == [("pgflowd.signal",)]
+
+
+def test_a_database_of_an_older_release_is_closed_too(passer: Connection) -> None:
+    passer.execute("grant execute on function pgflowd.delete_run, pgflow._waits to public")
+
+    schema.migrate(passer)
+
+    assert passer.execute(OPEN).fetchall() == []
+
+
+def test_a_worker_of_another_runtime_keeps_what_public_had(passer: Connection) -> None:
+    passer.execute("grant execute on all functions in schema pgflow to public")
+    passer.execute("grant all on all tables in schema pgflow to passer")
+
+    schema.migrate(passer)
+
+    found = {name for (name,) in passer.execute(OPEN)}
+    assert found == {
+        name for name in DEFINERS if name.startswith("pgflow.") and "_cron" not in name
+    } - {"pgflow.cleanup_ensure_workers_logs"}

@@ -149,7 +149,6 @@ def poison(conn: psycopg.Connection[Any], queue: str) -> None:
             "send(%s, '{}')", "send_batch(%s, '{\"{}\"}')", "read(%s, 0, 1)", "archive(%s, 999)",
             "archive(%s, '{999}'::pg_catalog.int8[])", "set_vt(%s, 999, 0)", "delete(%s, 999)",
             "delete(%s, '{999}'::pg_catalog.int8[])", "format_table_name(%s, 'q')",
-            
         ):  # fmt: skip
             with suppress(psycopg.Error):
                 conn.execute(f"select pgmq.{call}".encode(), (queue,))

@@ -32,4 +32,3 @@ begin
   end;
   return cardinality(due);
 end $$;
-revoke execute on function pgflowd._process_due_awaits(int) from public;

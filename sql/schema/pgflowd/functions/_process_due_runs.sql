@@ -27,4 +27,3 @@ begin
   end;
   return cardinality(due);
 end $$;
-revoke execute on function pgflowd._process_due_runs(int) from public;

@@ -40,4 +40,3 @@ begin
   end if;
   return sent.signal_id;
 end $$;
-revoke execute on function pgflowd.answer(uuid, text, boolean, text, text, text) from public;

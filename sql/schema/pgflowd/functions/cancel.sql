@@ -33,4 +33,3 @@ begin
   end if;
   return answer;
 end $$;
-revoke execute on function pgflowd.cancel(uuid, text, text, boolean) from public;

@@ -12,4 +12,3 @@ begin
    where known.name = current_flow.name and known.is_current;
   return coalesce(found_slug, current_flow.name);
 end $$;
-revoke execute on function pgflowd.current_flow(text) from public;

@@ -21,4 +21,3 @@ begin
                                    data => jsonb_build_object('schedule', known.name));
   end if;
 end $$;
-revoke execute on function pgflowd.fire_schedule(text, text) from public;

@@ -33,4 +33,3 @@ begin
     'undo_wanted_at', known.undo_wanted_at, 'undo_by', known.undo_by,
     'undo_reason', known.undo_reason));
 end $$;
-revoke execute on function pgflowd.get_run(uuid) from public;

@@ -6,4 +6,3 @@ returns jsonb language sql stable security definer set search_path = '', pg_temp
   select known.input_schema from pgflowd.flow_options as known
    where known.flow_slug = pgflowd.current_flow(input_schema.name);
 $$;
-revoke execute on function pgflowd.input_schema(text) from public;

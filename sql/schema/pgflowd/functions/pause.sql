@@ -52,4 +52,3 @@ begin
                                  reason => pause.reason);
   return 'paused';
 end $$;
-revoke execute on function pgflowd.pause(uuid, text, text) from public;

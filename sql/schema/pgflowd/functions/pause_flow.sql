@@ -22,4 +22,3 @@ begin
                                  reason => pause_flow.reason);
   return 'paused';
 end $$;
-revoke execute on function pgflowd.pause_flow(text, text, text) from public;

@@ -20,4 +20,3 @@ begin
     data => jsonb_build_object('schedule', known.name));
   return 'paused';
 end $$;
-revoke execute on function pgflowd.pause_schedule(text, text) from public;

@@ -15,4 +15,3 @@ begin
   end if;
   return found;
 end $$;
-revoke execute on function pgflowd.postpone_schedule(text, timestamptz, text, float8) from public;

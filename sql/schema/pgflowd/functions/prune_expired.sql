@@ -38,4 +38,3 @@ begin
     perform pgflowd._prune_locks(10000);
   end if;
 end $$;
-revoke execute on function pgflowd.prune_expired(int, timestamptz, uuid) from public;

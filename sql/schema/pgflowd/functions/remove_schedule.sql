@@ -13,4 +13,3 @@ begin
     data => jsonb_build_object('schedule', known.name, 'cron', known.cron));
   return known.origin;
 end $$;
-revoke execute on function pgflowd.remove_schedule(text, text) from public;

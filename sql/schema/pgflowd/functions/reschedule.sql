@@ -64,4 +64,3 @@ begin
   end if;
   return 'started';
 end $$;
-revoke execute on function pgflowd.reschedule(uuid, timestamptz, timestamptz, text, text) from public;

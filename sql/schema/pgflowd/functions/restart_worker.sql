@@ -30,4 +30,3 @@ begin
     data => jsonb_build_object('worker', worker.worker_id, 'queue', worker.queue_name));
   return 'restarting';
 end $$;
-revoke execute on function pgflowd.restart_worker(uuid, text, text) from public;

@@ -14,4 +14,3 @@ begin
   end if;
   return answer;
 end $$;
-revoke execute on function pgflowd.resume(uuid, text, text) from public;

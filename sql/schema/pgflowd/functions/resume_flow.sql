@@ -22,4 +22,3 @@ begin
                                  flow_slug => resume_flow.flow_slug, reason => resume_flow.reason);
   return 'resumed';
 end $$;
-revoke execute on function pgflowd.resume_flow(text, text, text) from public;

@@ -19,4 +19,3 @@ begin
     data => jsonb_build_object('schedule', known.name));
   return 'resumed';
 end $$;
-revoke execute on function pgflowd.resume_schedule(text, text) from public;

@@ -23,4 +23,3 @@ begin
      where late.due_at < now() - interval '1 minute' and late.error is null
      order by late.due_at limit schedule_troubles.max_rows;
 end $$;
-revoke execute on function pgflowd.schedule_troubles(int) from public;

@@ -55,4 +55,3 @@ begin
                                'timezone', set_schedule.timezone));
   return case when known.name is null then 'added' else 'changed' end;
 end $$;
-revoke execute on function pgflowd.set_schedule(text, text, text, jsonb, text, text, text, text) from public;

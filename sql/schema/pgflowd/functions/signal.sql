@@ -21,4 +21,3 @@ begin
   end if;
   return sent.signal_id;
 end $$;
-revoke execute on function pgflowd.signal(uuid, text, jsonb, text, text) from public;

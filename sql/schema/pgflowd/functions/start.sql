@@ -112,5 +112,3 @@ begin
     perform pgflowd._notify_due(due_at);
   end if;
 end $$;
-revoke execute on function pgflowd.start(text, jsonb, uuid, timestamptz, timestamptz, jsonb, text, text, text,
-                                         text, uuid[], text, text, text) from public;

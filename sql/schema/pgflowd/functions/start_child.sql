@@ -68,4 +68,3 @@ begin
   end if;
   return started;
 end $$;
-revoke execute on function pgflowd.start_child(uuid, text, int, bigint, uuid, text) from public;

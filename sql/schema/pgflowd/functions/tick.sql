@@ -55,4 +55,3 @@ begin
   end;
   return true;
 end $$;
-revoke execute on function pgflowd.tick(text, timestamptz, timestamptz, timestamptz[]) from public;

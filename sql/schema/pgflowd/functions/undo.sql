@@ -46,4 +46,3 @@ begin
                                  data => case when undo.again then '{"again": true}'::jsonb end);
   return 'wanted';
 end $$;
-revoke execute on function pgflowd.undo(uuid, text, text, boolean) from public;
