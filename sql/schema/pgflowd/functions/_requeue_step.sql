@@ -3,7 +3,8 @@
 -- open attempt is still executed somewhere: it stays started, its new message is hidden until the
 -- lease ends and counts as read, and its worker is woken to learn that the attempt is revoked.
 -- Checkpoints stay, but those of waits that timed out, so that the task waits again; on a foreign core
--- it may still wait, and then does no longer.
+-- it may still wait, and then does no longer. If the step's undo is for what was attempted, a task of
+-- which no attempt is kept gets one.
 -- Called by: retry.   Locks: messages, waits; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
 returns int language plpgsql set search_path = '', pg_temp as $$
@@ -47,6 +48,20 @@ begin
       using hidden.msg_ids, hidden.lease_until;
     perform pgflowd._wake(queue);
   end loop;
+  insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id, msg_id, attempt,
+                                started_at, lease_until, ended_at, outcome, error_message)
+  select task.run_id, task.step_slug, task.task_index, task.flow_slug,
+         coalesce(task.last_worker_id, '00000000-0000-0000-0000-000000000000'), task.message_id,
+         task.attempts_count, coalesce(task.started_at, task.queued_at), now(), now(),
+         case task.status when 'failed' then 'failed' else 'lost' end, task.error_message
+    from pgflowd.step_options as option
+    join pgflow.step_tasks as task
+      on task.run_id = _requeue_step.run_id and task.step_slug = option.step_slug
+   where option.flow_slug = flow and option.step_slug = _requeue_step.step_slug
+     and option.undo = 'attempted' and task.status <> 'completed' and task.attempts_count > 0
+     and not exists (select from pgflowd.attempts as attempt
+                      where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+                        and attempt.task_index = task.task_index);
   update pgflow.step_tasks as task
      set status = case when held.token is null then 'queued' else 'started' end,
          message_id = new.msg_id,
