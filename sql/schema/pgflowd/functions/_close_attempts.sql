@@ -1,8 +1,9 @@
 -- _close_attempts(elements, became, outputs): closes the attempts of a report according to what
--- their tasks became, one HOT update for all, and returns an answer for each element. What history
--- does not keep is deleted instead: completed attempts (`failures`), or all of a task that has
--- ended, except late results (`off`). Places of limits that they had are free then.
--- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
+-- their tasks became, one HOT update for all, and returns an answer for each element. An attempt keeps
+-- what its handler has returned unless it has completed its task, for an undo. What history does not
+-- keep is deleted instead: completed attempts (`failures`), or all of a task that has ended, except
+-- late results and those that an undo may need (`off`). Places of limits that they had are free then.
+-- Called by: _report_all.   Locks: attempts, then as _keep_returned; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
 returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp as $$
@@ -11,10 +12,13 @@ declare
                                       where setting.name = 'history'), 'all');
   answers pgflowd.answer[];
   are_limited boolean;
+  any_closed boolean;
 begin
   with found as materialized (
     select element.*, judged.verdict,
            case history when 'off' then judged.verdict not in ('completed', 'failed')
+                          or judged.verdict = 'failed' and outputs[element.ord] is not null
+                             and pgflowd._step_has_undo(element.run_id, element.step_slug)
                         when 'failures' then judged.verdict <> 'completed' or element.outcome <> 'completed'
                         else true end as is_kept
       from unnest(_close_attempts.elements) as element
@@ -41,7 +45,7 @@ begin
            peak_kb = (found.usage ->> 'peak_kb')::bigint,
            exit_code = (found.usage ->> 'exit_code')::int,
            exit_signal = (found.usage ->> 'exit_signal')::int,
-           output = case when found.verdict = 'late' then outputs[found.ord] end
+           output = case when found.verdict <> 'completed' then outputs[found.ord] end
       from found
      where found.standing in ('live', 'late', 'lost', 'revoked') and found.is_kept
        and attempt.run_id = found.run_id and attempt.step_slug = found.step_slug
@@ -55,7 +59,9 @@ begin
        and case when attempt.token = found.token then not found.is_kept
                 else history = 'off' and found.verdict in ('completed', 'failed', 'late')
                      and found.standing <> 'revoked'
-                     and attempt.outcome is distinct from 'late' end
+                     and attempt.outcome is distinct from 'late'
+                     and (attempt.output is null or found.verdict = 'completed'
+                          or not pgflowd._step_has_undo(found.run_id, found.step_slug)) end
   )
   select array_agg((
            found.ord, found.token, found.verdict,
@@ -69,8 +75,8 @@ begin
                 else 'token ' || coalesce(found.token::text, 'null') || ' holds no live lease on '
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
            end, found.run_id, run.status)::pgflowd.answer),
-         bool_or(found.is_limited)
-    into answers, are_limited
+         bool_or(found.is_limited), bool_or(found.standing = 'closed')
+    into answers, are_limited, any_closed
     from found
     left join lateral (
       select one.status from pgflow.runs as one
@@ -78,6 +84,9 @@ begin
       offset 0) as run on true;
   if are_limited then
     perform pgflowd._free_slots(elements);
+  end if;
+  if any_closed then
+    perform pgflowd._keep_returned(elements, outputs);
   end if;
   return answers;
 end $$;

@@ -1,5 +1,6 @@
 -- _end_undo(undo_run_id): a run that undoes another one has ended: that one is undone if each task is
--- that it was to undo. Now it has ended for those who wait for its end. A notice, PF015, says so: its
+-- that it was to undo. If meanwhile a result has come of one that it was not to, it is undone once
+-- more. Else it has ended now for those who wait for its end. A notice, PF015, says so: its
 -- detail is an object with run, flow, status, took_s, and the error of a task that could not be undone.
 -- False while somebody else has locked its row in pgflowd.runs; and while a handler of an undo that was
 -- cancelled may be at work, so that no other begins beside it.
@@ -33,6 +34,11 @@ begin
   select task.step_slug, task.error into failed
     from pgflowd._undo_tasks(_end_undo.undo_run_id) as task
    where task.state <> 'undone' order by task.error nulls last limit 1;
+  if failed.step_slug is null
+     and pgflowd._undo_plan(undone.run_id, undone.flow_slug, undone.undo_generation + 1) <> '{}' then
+    perform pgflowd._want_undo(undone.run_id, undone.flow_slug, undone.undo_by, undone.undo_reason);
+    return true;
+  end if;
   undone.undo_state := case when failed.step_slug is null then 'undone' else 'undo_failed' end;
   update pgflowd.runs as original set due_at = now(), undo_state = undone.undo_state
    where original.run_id = undone.run_id;

@@ -1,7 +1,8 @@
 -- _undo_plan(run_id, flow_slug, generation): returns what is to be undone of a run: for each step with
--- an undo the indexes of its tasks that completed, or whose result came late; or that were attempted, if
--- that is what its undo is for. Without those that an earlier undo has undone.
--- Called by: _start_undo, _undo_violations.   Locks: nothing.
+-- an undo the indexes of its tasks that completed, or whose handler has returned all the same: when
+-- its run had ended, its time was up, its worker stopped, or its lease was lost; or that were attempted,
+-- if that is what its undo is for. Without those that an earlier undo has undone.
+-- Called by: _end_undo, _keep_returned, _start_undo, _undo_violations.   Locks: nothing.
 create or replace function pgflowd._undo_plan(run_id uuid, flow_slug text, generation int)
 returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 begin
@@ -24,8 +25,7 @@ begin
                                where attempt.run_id = _undo_plan.run_id
                                  and attempt.step_slug = option.step_slug
                                  and attempt.task_index = task.task_index
-                                 and (option.undo = 'attempted'
-                                      or attempt.outcome = 'late' and attempt.output is not null)))
+                                 and (option.undo = 'attempted' or attempt.output is not null)))
                     except
                     select undone.step_slug, undone.task_index
                       from generate_series(1, _undo_plan.generation - 1) as earlier (generation)

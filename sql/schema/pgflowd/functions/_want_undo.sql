@@ -1,6 +1,6 @@
 -- _want_undo(run_id, flow_slug, actor, reason): the sweep is to undo this run, which has ended; another
 -- time, if that was done before. `actor` is null where nobody asked for the undo itself.
--- Called by: cancel, _mark_failed, undo.   Locks: its row in pgflowd.runs; the caller holds the run.
+-- Called by: cancel, _end_undo, _keep_returned, _mark_failed, undo.   Locks: its row in pgflowd.runs; the caller holds the run, or that row.
 create or replace function pgflowd._want_undo(
   run_id uuid, flow_slug text, actor text, reason text)
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -1,8 +1,8 @@
 -- heartbeat(worker_id, tokens, lease): extends the leases of a living worker; returns for each
 -- token
 --   ok      go on; the lease and the message's visibility now last for `lease`, or longer
---   cancel  run or step has ended, or a retry has revoked the attempt: kill the runner. A revoked
---           lease is extended until that is reported, so that the task begins anew only then
+--   cancel  run or step has ended, or a retry has revoked the attempt: end the runner. The lease is
+--           extended until that is reported: only then the task begins anew, or the run is undone
 --   lost    another worker has the task, or the token is unknown
 -- started_at follows when it is older than 20 s, so that no recovery of upstream takes a long
 -- task; a task that was queued again and not claimed since is taken back. A task that another
@@ -65,7 +65,7 @@ begin
      and task.task_index = attempt.task_index
      and (task.status = 'queued' or task.started_at < now() - interval '20 s');
   update pgflowd.attempts as attempt set lease_until = until
-   where attempt.token = any(live) and attempt.lease_until < until;
+   where attempt.token = any(live || ended) and attempt.lease_until < until;
   update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
    where attempt.token = any(lost);
   for queue in

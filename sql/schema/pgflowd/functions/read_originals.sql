@@ -2,7 +2,8 @@
 -- by their places in the arrays, the tasks that they undo; no row for a task whose run undoes no other,
 -- or has it not in its plan. `asked` has by the slugs of these steps which parts are wanted of `output`,
 -- `run` (the run's input) and `item` (the element of a map); the others are null, as are those that do
--- not exist. A task that completed when its run had ended has its output in an attempt. With
+-- not exist. A task that did not complete though its handler returned has its output in an attempt, the
+-- last of these. With
 -- `most_bytes` there is no row either where the parts, as they are stored, are larger. The plan of a run
 -- and the elements of a map may be large, so each is read once.
 -- Called by: read_original; workers.   Locks: nothing.
@@ -52,8 +53,7 @@ language sql stable set search_path = '', pg_temp as $$
                  when task.status = 'completed' then coalesce(task.output, 'null')
                  else (select attempt.output from pgflowd.attempts as attempt
                         where attempt.run_id = run.original and attempt.step_slug = given.step
-                          and attempt.task_index = task.task_index and attempt.outcome = 'late'
-                          and attempt.output is not null
+                          and attempt.task_index = task.task_index and attempt.output is not null
                         order by attempt.token desc limit 1) end as output,
             case when given.parts ? 'run' then run.input end as run_input,
             case when given.parts ? 'item'

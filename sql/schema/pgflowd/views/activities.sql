@@ -1,6 +1,7 @@
 -- activities: each attempt that is kept, with what it got and what came of it: `select … where input ->>
--- 'url' like …`. Input and output are read from the run, its steps and its tasks; only a late attempt
--- has an output of its own. An input is computed for each row, so ask for a run, a flow or a time first.
+-- 'url' like …`. Input and output are read from the run, its steps and its tasks; only an attempt that
+-- has not completed its task has an output of its own. An input is computed for each row, so ask for a
+-- run, a flow or a time first.
 create or replace view pgflowd.activities as
   select attempt.run_id, attempt.flow_slug, attempt.step_slug, attempt.task_index, attempt.token,
          attempt.attempt, attempt.outcome, attempt.started_at, attempt.ended_at,
