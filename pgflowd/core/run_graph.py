@@ -34,6 +34,7 @@ def last_error(
 ) -> tuple[str, str | None] | None:
     """The last error of a run, and its traceback; not of a task that was ended with the run."""
     failures = [each for each in failures if each.outcome is not Outcome.RELEASED]
+    failures = [each for each in failures if each.error or each.outcome is not Outcome.LATE]
     failures = [each for each in failures if each.outcome is not Outcome.LATE] or failures
     if failures:
         last = failures[-1]

@@ -129,3 +129,71 @@ def test_an_undo_survives_the_death_of_its_worker_and_of_the_sweeper(setup, data
     gate.touch()
 
     until(lambda: status(database, run) == "undone", within_s=30)
+
+
+LATE = """
+import os, time
+from pgflowd import Flow
+
+late = Flow("late", max_attempts=1)
+
+def note(what):
+    with open({ledger!r}, "a") as file:
+        file.write(what + "\\n")
+
+@late.step
+def reserve(run, ctx):
+    if not run["fails"]:
+        ctx.cancelled.wait(60)
+    time.sleep(0.2)
+    raise RuntimeError("sold out")
+
+@late.step  # side by side with reserve
+def charge(run, ctx):
+    if not run["fails"]:
+        ctx.cancelled.wait(60)
+    time.sleep(0.5)
+    note("charged")
+    return "payment"
+
+@late.undo(charge)
+def refund(charge):
+    note("refunded " + charge)
+"""
+
+
+def test_a_handler_that_returns_after_its_run_has_failed_is_undone(setup, database, tmp_path):
+    """S1 of the seeds, with a config that sets nothing."""
+    ledger = tmp_path / "ledger"
+    setup.module("late_flow", LATE.format(ledger=str(ledger)))
+    daemon = setup.serve(worker={"kill_grace": "20s"})
+    run = database.client.start_flow("late", {"fails": True}).run_id
+
+    until(lambda: status(database, run) == "undone", within_s=60)
+
+    assert ledger.read_text() == "charged\nrefunded payment\n"
+    shown = daemon.command("runs", "show", str(run)).stdout
+    assert "undone" in shown, shown
+
+
+def test_a_result_that_comes_after_a_cancel_is_shown_as_late(setup, database, tmp_path):
+    ledger = tmp_path / "ledger"
+    setup.module("late_flow", LATE.format(ledger=str(ledger)))
+    daemon = setup.serve(worker={"kill_grace": "20s"})
+    run = database.client.start_flow("late", {"fails": False}).run_id
+    conn = database.connect()
+    begun = "select count(*) from pgflowd.attempts where run_id = %s"
+    until(lambda: conn.execute(begun, (run,)).fetchone() == (2,), within_s=30)
+
+    assert daemon.command("runs", "cancel", str(run)).returncode == 0
+
+    ended = """
+        select outcome, output from pgflowd.activities
+         where run_id = %s and step_slug = 'charge' and ended_at is not null
+    """
+    until(lambda: conn.execute(ended, (run,)).fetchone(), within_s=30)
+    assert conn.execute(ended, (run,)).fetchone() == ("late", "payment")
+    assert status(database, run) == "cancelled" and ledger.read_text() == "charged\n"
+    shown = daemon.command("runs", "show", str(run), "-v").stdout
+    print(shown)
+    assert "late" in shown, shown

@@ -13,6 +13,7 @@ from pgflowd.core.worker.events import RowState, Standing, Verdict
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
 from pgflowd.core.worker.state import WorkerMode
+from pgflowd.core.worker.task import TaskReport
 
 
 def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
@@ -112,7 +113,8 @@ def test_term_grace_kill_reap_and_only_then_the_report():
     play.feed(events.Tick(), after_s=1.0)
 
     assert play.feed(events.NoResultYet(1, 1)) == [actions.TerminateRunner(1)]
-    assert actions.KillRunner(1) in play.feed(events.Tick(), after_s=2.0)
+    assert actions.ReadResult(1, 1) in play.feed(events.Tick(), after_s=2.0)
+    assert actions.KillRunner(1) in play.feed(events.NoResultYet(1, 1))
     assert play.feed(events.RunnerEnded(1)) == [actions.ReapRunner(1)]
     play.feed(
         events.Reaped(1, 9, 0.5, 4096, 'Current thread 0x1:\n  File "flows/a.py", line 7 in a')
@@ -123,15 +125,76 @@ def test_term_grace_kill_reap_and_only_then_the_report():
     assert report.error_message == "timed out after 1 s; it was at flows/a.py:7 in a"
 
 
-def test_after_sigterm_an_outcome_only_shortens_the_wait():
-    play = Play()
-    play.busy(1, timeout_s=1.0)
-    play.feed(events.Tick(), after_s=1.0)
+def asked_to_end(play: Play, cause: str) -> None:
+    """Let task 1 get SIGTERM."""
+    if cause == "stop":
+        play.feed(events.StopAsked())
+    elif cause == "timeout":
+        play.feed(events.Tick(), after_s=60.0)
+    else:
+        play.renewed((1, events.LeaseVerdict(cause)))
+    assert play.did(actions.ReadResult) == [actions.ReadResult(1, 1)]
     play.feed(events.NoResultYet(1, 1))
+    assert play.did(actions.TerminateRunner) == [actions.TerminateRunner(1)]
 
-    play.done(1)
+
+def reports_of_the_end(play: Play) -> list[TaskReport]:
+    play.feed(events.RunnerEnded(1))
+    assert not play.did(actions.ReportAndClaim), "reported before it was reaped"
+    play.feed(events.Reaped(1, 9))
+    return [*play.sending(), *play.waiting_reports()]
+
+
+@covers("rule 37")
+@pytest.mark.parametrize("when", ["in the grace", "at its end", "as it is killed"])
+@pytest.mark.parametrize(("cause", "outcome"), [
+    ("cancel", "completed"), ("timeout", "timed_out"), ("stop", "released"),
+])  # fmt: skip
+def test_what_a_handler_returns_after_sigterm_goes_along_with_the_settled_outcome(
+    cause, outcome, when
+):
+    play = Play()
+    play.busy(1)
+    asked_to_end(play, cause)
+
+    if when != "in the grace":
+        play.feed(events.Tick(), after_s=2.0)
+        assert play.did(actions.ReadResult) == [actions.ReadResult(1, 1)]
+    if when == "as it is killed":
+        play.feed(events.NoResultYet(1, 1))
+        assert play.did(actions.KillRunner)
+    play.done(1, output=b'"charged"')
+    assert bool(play.did(actions.KillRunner)) is (when != "as it is killed")
+
+    [report] = reports_of_the_end(play)
+    assert (report.outcome, report.output) == (outcome, b'"charged"')
+
+
+def test_an_outcome_that_is_no_result_only_shortens_the_wait():
+    play = Play()
+    play.busy(1)
+    asked_to_end(play, "cancel")
+
+    play.failed(1)
 
     assert play.did(actions.KillRunner) == [actions.KillRunner(1)]
+    [report] = reports_of_the_end(play)
+    assert (report.error_type, report.output) == ("Cancelled", None)
+
+
+def test_a_report_whose_late_output_is_refused_is_sent_without_it():
+    play = Play()
+    play.busy(1)
+    asked_to_end(play, "timeout")
+    play.done(1, output=b'"1e999999"')
+    reports_of_the_end(play)
+    if not play.sending():  # a claim is under way
+        play.answer()
+
+    play.answer(events.Verdict.ERROR, sqlstate="22P02", message="no jsonb")
+
+    [report] = play.sending()
+    assert (report.outcome, report.output) == ("timed_out", None)
 
 
 @covers("row 43")
@@ -154,6 +217,7 @@ def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
     play.feed(events.Tick(), after_s=1.0)
     play.feed(events.NoResultYet(1, 1))
     play.feed(events.Tick(), after_s=2.0)
+    play.feed(events.NoResultYet(1, 1))
 
     play.feed(events.Tick(), after_s=10.0)
 

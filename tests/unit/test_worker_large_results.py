@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.covers import covers
 from support.engine import Play
 
@@ -9,7 +10,7 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict
-from pgflowd.core.worker.large_results import MAX_HELD_BYTES, READ_LIMIT_S
+from pgflowd.core.worker.large_results import LAST_LIMIT_S, MAX_HELD_BYTES, READ_LIMIT_S
 from pgflowd.core.worker.runner_state import TaskPhase
 
 HALF = MAX_HELD_BYTES // 2
@@ -133,3 +134,45 @@ def test_a_runner_that_dies_while_its_result_waits_has_crashed():
     play.done(1)
     play.done(2)
     assert runner not in taken(play)
+
+
+@pytest.mark.parametrize("verdict", [LeaseVerdict.CANCEL, None])
+def test_a_large_result_of_a_handler_that_was_asked_to_end_is_read(verdict):
+    play = full()
+    runner, _ = play.runner_of(3)
+    play.renewed((3, verdict)) if verdict else play.feed(events.StopAsked())
+    play.feed(events.NoResultYet(runner, 3))
+    assert runner in [each.id for each in play.did(actions.TerminateRunner)]
+
+    play.announced(3, HALF)
+    play.done(1, output=b"x" * HALF)
+    play.done(2, output=b"x" * HALF)
+    play.answer()
+
+    assert runner in taken(play)
+    play.done(3, output=b"y" * HALF)
+    assert runner in [each.id for each in play.did(actions.KillRunner)]
+    play.feed(events.RunnerEnded(runner))
+    play.feed(events.Reaped(runner, 9))
+    reports = [*play.sending(), *play.waiting_reports()]
+    [report] = [each for each in reports if each.task.token == 3]
+    assert report.outcome is (Outcome.COMPLETED if verdict else Outcome.RELEASED)
+    assert report.output == b"y" * HALF
+
+
+@covers("G5")
+@pytest.mark.parametrize("when", ["in the grace", "at its end"])
+def test_after_a_timeout_there_is_no_long_wait_for_a_large_result(when):
+    play = full()
+    runner, _ = play.runner_of(3)
+    play.feed(events.Tick(), after_s=10.0)
+    play.feed(events.NoResultYet(runner, 3))
+    if when == "at its end":
+        play.feed(events.Tick(), after_s=2.0)
+        assert actions.ReadResult(runner, 3) in play.actions
+    play.announced(3, HALF)
+    assert runner not in [each.id for each in play.did(actions.KillRunner)]
+
+    play.feed(events.Tick(), after_s=2.0 if when == "in the grace" else LAST_LIMIT_S)
+
+    assert runner in [each.id for each in play.did(actions.KillRunner)]

@@ -70,6 +70,7 @@ class World:
         self.claimed: Counter[int] = Counter()
         self.told: Counter[int] = Counter()  # endings the database took, by token
         self.recorded: set[int] = set()  # tokens of tasks that their runners have completed
+        self.returned: set[int] = set()  # tokens of results that came when the runner was killed
         self.dropped: set[int] = set()  # tokens whose lease was lost, or whose report is refused
         self.killed: set[int] = set()  # runners signalled, not reaped
         self.tokens = 0
@@ -293,7 +294,7 @@ class World:
                 "dead",
             ):
                 self.alive[action.id] = "dying"
-                self.soon.append(Ending(action.id))
+                self.soon += [*self.last_words(action.id), Ending(action.id)]
         elif isinstance(action, actions.CloseRunner) and self.alive[action.id] != "dead":
             self.alive[action.id] = "closed"
         elif isinstance(action, actions.ReapRunner):
@@ -304,6 +305,14 @@ class World:
                 self.dropped.add(int(action.fields["run"].removeprefix("run")))
         elif isinstance(action, actions.Leave):
             self.left = action
+
+    def last_words(self, runner: int) -> list[object]:
+        """Results that are whole in the socket of a runner that was killed."""
+        tasks = self.tasks.get(runner, {}).values()
+        found = [each for each in tasks if each.token % 2 and each.token not in self.recorded]
+        self.returned |= {each.token for each in found}
+        reports = [TaskReport(each, Outcome.COMPLETED, b"1") for each in found]
+        return [events.Done(runner, report, LEFT[0]) for report in reports]
 
     def send(self, action: actions.SendTask) -> None:
         """A runner that is ready gets one task, or as many as may share it."""
@@ -452,6 +461,9 @@ class Turning(Act):
         if report.task.token in world.recorded:
             assert report.may_be_recorded
             return events.ReportAnswer(Verdict.LOST, "PF001")
+        assert report.output or report.task.token not in world.returned, "a result is thrown away"
+        if self.verdict not in ("completed", "lost"):
+            world.returned.discard(report.task.token)  # it may be sent without it
         if self.verdict == "completed":
             world.told[report.task.token] += 1
             is_suspended = report.outcome is Outcome.SUSPENDED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.engine import Play
+from support.engine import SECOND, Play
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, sharing
@@ -32,8 +32,11 @@ def end(play: Play, runner: int, executing: int = 0, *asked: int) -> None:
 
 
 def reported(play: Play) -> dict[int, Outcome]:
-    reports = [*play.sending(), *play.waiting_reports()]
-    return {each.task.token: each.outcome for each in reports}
+    return {each.task.token: each.outcome for each in reports(play)}
+
+
+def reports(play: Play) -> list[TaskReport]:
+    return [*play.sending(), *play.waiting_reports()]
 
 
 @covers("rule 58")
@@ -99,6 +102,8 @@ def test_one_that_does_not_end_within_kill_grace_is_killed_and_the_others_are_gi
     play.feed(events.Ponged(1))
 
     play.feed(events.Tick(), after_s=2.0)
+    assert actions.ReadResult(1, 1) in play.actions
+    play.feed(events.NoResultYet(1, 1))
     assert play.did(actions.TerminateRunner)
     play.feed(events.Tick(), after_s=sharing.STACK_S)
     assert play.did(actions.KillRunner)
@@ -186,6 +191,7 @@ def test_a_task_whose_time_passed_while_another_blocked_the_loop_is_given_back()
     play.feed(events.Tick(), after_s=1.0)
     play.feed(events.NoResultYet(1, 1))
     play.feed(events.Tick(), after_s=2.0)
+    play.feed(events.NoResultYet(1, 1))
     play.feed(events.Tick(), after_s=sharing.STACK_S)
 
     end(play, 1, 2)  # task 1 never learned that it must end
@@ -246,3 +252,46 @@ def test_a_stop_cancels_each_task_and_gives_it_back():
     play.failed(2)
 
     assert reported(play) == {1: Outcome.RELEASED, 2: Outcome.RELEASED}
+
+
+@pytest.mark.parametrize(("verdict", "outcome"), [
+    (events.LeaseVerdict.CANCEL, Outcome.COMPLETED), (None, Outcome.TIMED_OUT),
+])  # fmt: skip
+def test_what_a_task_returns_though_it_was_cancelled_is_kept(verdict, outcome):
+    play = shared()
+    play.busy(1, timeout_s=5.0)
+    play.feed(events.WokenUp())
+    play.claim(2)
+    play.feed(*[events.LeasesRenewed(SECOND, ((1, verdict),))] if verdict else [events.Tick()],
+              after_s=0.0 if verdict else 5.0)  # fmt: skip
+    play.feed(events.NoResultYet(1, 1))
+    assert play.did(actions.CancelTask)
+
+    play.done(1, output=b'"charged"')
+
+    assert not play.did(actions.KillRunner)
+    assert reported(play) == {1: outcome} and runners_of(play, 2) == [1]
+    assert [each.output for each in reports(play)] == [b'"charged"']
+
+
+def test_results_that_come_as_a_shared_runner_is_ended_are_kept():
+    play = shared()
+    play.busy(1, timeout_s=5.0)
+    play.feed(events.WokenUp())
+    play.claim(2, 3)
+    play.feed(events.Tick(), after_s=5.0)
+    play.feed(events.NoResultYet(1, 1))
+    play.feed(events.Ponged(1))
+    play.feed(events.Tick(), after_s=2.0)
+    play.feed(events.NoResultYet(1, 1))
+    assert play.did(actions.TerminateRunner)
+
+    play.done(2, output=b"2")
+    play.feed(events.Tick(), after_s=sharing.STACK_S)
+    play.done(1, output=b"1")
+    end(play, 1, 0, 1)
+
+    released, timed_out = Outcome.RELEASED, Outcome.TIMED_OUT
+    assert reported(play) == {1: timed_out, 2: released, 3: released}
+    outputs = {each.task.token: each.output for each in reports(play)}
+    assert outputs == {1: b"1", 2: b"2", 3: None}

@@ -9,6 +9,8 @@ constraint, say; `report` itself answers all other refusals.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
@@ -85,7 +87,10 @@ def _after_refused_commit(
 
 
 def refusal(report: TaskReport, text: str, *, retry: bool) -> TaskReport:
-    """The failure that takes the place of an outcome which cannot be recorded."""
+    """What takes the place of a report that cannot be recorded: a failure, or the same without an
+    output that only an undo would have had."""
+    if report.output is not None and report.outcome is not Outcome.COMPLETED:
+        return replace(report, output=None)
     return TaskReport(
         report.task,
         Outcome.FAILED,

@@ -9,13 +9,15 @@ other task. So a worker stays small however long the database takes.
 
 from __future__ import annotations
 
-from pgflowd.core.worker import actions, events, runner_ends
+from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_moves import move_task
 from pgflowd.core.worker.runner_state import EndCause, RunnerPhase, TaskPhase
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of outputs; four turns full. A larger one is held alone
+LAST_LIMIT_S = 0.5  # of one that was announced as its runner was to be killed at its timeout
 READ_LIMIT_S = 30.0  # the runner only writes into a socket; even while the machine swaps
 
 
@@ -26,12 +28,13 @@ def announced(transition: WorkerTransition, event: events.ResultAnnounced) -> No
     assigned = runner.tasks.get(event.token) if runner else None
     if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if assigned.phase is TaskPhase.ENDING:
-        if not runner.is_shared:  # else it is read, which shows that its handler has ended
-            runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
-    elif assigned.phase in (TaskPhase.RUNNING, TaskPhase.CHECKED):
-        size = event.size
-        move_task(pool, runner, assigned, TaskPhase.FINISHED, result_bytes=size, finished_at=now)
+    if assigned.phase in (TaskPhase.RUNNING, TaskPhase.CHECKED, TaskPhase.ENDING):
+        cause = assigned.cause if assigned.is_asked else None
+        due_at = NEVER
+        if cause is EndCause.TIMEOUT and not runner.is_shared:  # with all that it has started
+            due_at = assigned.due_at if assigned.due_at != NEVER else now + LAST_LIMIT_S
+        of_result = {"result_bytes": event.size, "finished_at": now}
+        move_task(pool, runner, assigned, TaskPhase.FINISHED, due_at, cause=cause, **of_result)
         pool.finished = (*pool.finished, (runner.id, event.token))
 
 
@@ -46,7 +49,7 @@ def read(transition: WorkerTransition) -> None:
             held = _held(transition.state)
             if held and held + assigned.result_bytes > MAX_HELD_BYTES:
                 return
-            due_at = transition.now + READ_LIMIT_S
+            due_at = min(assigned.due_at, transition.now + READ_LIMIT_S)
             move_task(pool, runner, assigned, TaskPhase.SENDING, due_at)
             transition.do(actions.TakeResult(runner.id, token))
         pool.finished = pool.finished[1:]

@@ -3,7 +3,8 @@ How runners end, and what becomes of the tasks in them.
 
 A runner whose task must end is checked for a result first, as one that lies in its socket
 counts; then it gets SIGTERM, is killed with its tree and reaped, and only then its task is
-reported: docs/background/runners.md, section 6.
+reported: docs/background/runners.md, section 6. From SIGTERM on the outcome is settled, but what
+the handler returns all the same goes along with the report, for an undo.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_moves import move, move_task, put_tasks, take_back, without
@@ -69,6 +71,16 @@ def check(
         transition.do(actions.ReadResult(runner.id, assigned.task.token))
 
 
+def keep(
+    pool: RunnerPool, runner: RunnerState, assigned: AssignedTask, result: TaskReport
+) -> RunnerState:
+    """Keep what a handler has returned though its outcome was settled; return the runner."""
+    if result.outcome is Outcome.COMPLETED:
+        kept = assigned._replace(returned=result)
+        pool.by_id[runner.id] = runner._replace(tasks={**runner.tasks, assigned.task.token: kept})
+    return pool.by_id[runner.id]
+
+
 def kill(
     transition: WorkerTransition, runner: RunnerState, cause: EndCause, **changes: Any
 ) -> None:
@@ -110,9 +122,12 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
 def _task_is_due(transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask) -> None:
     if assigned.phase is TaskPhase.RUNNING:
         check(transition, runner, assigned, EndCause.TIMEOUT)
-    elif assigned.phase is TaskPhase.ENDING and runner.is_shared:
-        sharing.terminate(transition, runner, assigned.cause or EndCause.TIMEOUT)
-    elif assigned.phase is TaskPhase.ENDING:
+    elif assigned.phase is TaskPhase.ENDING:  # read once more
+        token = assigned.task.token
+        waiting = {**runner.tasks, token: assigned._replace(due_at=NEVER)}
+        put_tasks(transition.state.runners, runner, waiting)
+        transition.do(actions.ReadResult(runner.id, token))
+    elif assigned.phase is TaskPhase.FINISHED:
         kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
     elif assigned.phase is TaskPhase.SENDING:
         fault = ("E903", "only a part of its result")
@@ -136,6 +151,9 @@ def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> No
             transition.do(actions.CancelTask(runner.id, event.token))
         else:
             transition.do(actions.TerminateRunner(runner.id))
+    elif assigned is not None and assigned.phase is TaskPhase.ENDING and assigned.due_at == NEVER:
+        end = sharing.terminate if runner.is_shared else kill
+        end(transition, runner, assigned.cause or EndCause.TIMEOUT)
 
 
 def bad_frame(transition: WorkerTransition, event: events.BadFrameReceived) -> None:
@@ -246,6 +264,8 @@ def report_of_end(
         end = replace(end, cpu_s=None, stack=end.stacks.get(task.token, end.stack))
     if cause is EndCause.STOP:
         return assigned.timed(assigned.given_back("the worker stops"), transition.now)
+    if cause in (EndCause.CANCELLED, EndCause.LOST) and assigned.returned is not None:
+        return assigned.timed(assigned.returned, transition.now)
     if cause is EndCause.LOST:
         text = "another worker has the task now; its runner was killed"
         run_log.dropped(transition, assigned.given_back(text), text)
@@ -264,9 +284,9 @@ def report_of_end(
         because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
         report = failure_text.crashed(task, end, because)
     took_s = round(transition.now - assigned.sent_at, 6)
-    printed = end.printed.get(task.token)
+    printed = assigned.returned.printed if assigned.returned else end.printed.get(task.token)
     made = replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
-    made.pid = end.pid
+    made.pid, made.output = end.pid, assigned.output
     return assigned.timed(made, transition.now)
 
 

@@ -66,7 +66,7 @@ TASK_MOVES = {
     TaskPhase.WAITING: set(),  # sent to whichever runner is free first, it is assigned anew
     TaskPhase.RUNNING: {TaskPhase.CHECKED, TaskPhase.FINISHED},
     TaskPhase.CHECKED: {TaskPhase.ENDING, TaskPhase.FINISHED},
-    TaskPhase.ENDING: set(),
+    TaskPhase.ENDING: {TaskPhase.FINISHED},
     TaskPhase.FINISHED: {TaskPhase.SENDING},
     TaskPhase.SENDING: set(),
 }
@@ -97,10 +97,21 @@ class AssignedTask(NamedTuple):
     finished_at: float = 0.0  # when its large result was announced
     result_bytes: int = 0  # of that
     is_committing: bool = False  # its runner completes it by itself, and perhaps has
+    returned: TaskReport | None = None  # its result, which came when its outcome was settled
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to end, or its runner was: then its outcome is settled."""
+        return self.cause is not None and self.phase is not TaskPhase.CHECKED
+
+    @property
+    def output(self) -> bytes | None:
+        """What its handler has returned all the same, which an undo of it gets."""
+        return None if self.returned is None else self.returned.output
 
     def given_back(self, reason: str) -> TaskReport:
         """The report of a task whose attempt is not spent."""
-        report = TaskReport(self.task, Outcome.RELEASED, error_message=reason, delay_s=0.0)
+        report = TaskReport(self.task, Outcome.RELEASED, self.output, reason, delay_s=0.0)
         report.may_be_recorded = self.is_committing
         return report
 

@@ -22,7 +22,6 @@ from pgflowd.core.worker.runner_state import (
     RunnerPhase,
     RunnerPool,
     RunnerState,
-    TaskPhase,
 )
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.core.worker.task import TaskReport
@@ -120,17 +119,19 @@ def committing(transition: WorkerTransition, event: events.Committing) -> None:
 
 def done(transition: WorkerTransition, event: events.Done) -> TaskReport | None:
     """
-    A whole result: it counts, unless the task was settled before. Return its report if the
-    database has recorded it: then it counts in any case.
+    A whole result: it counts, unless the task was settled before; then its output is kept for
+    the report. Return its report if the database has recorded it: then it counts in any case.
     """
     pool, report = transition.state.runners, event.report
     runner = pool.by_id.get(event.id)
     assigned = runner.tasks.get(report.task.token) if runner else None
-    if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
+    if runner is None or assigned is None:
         return None
-    has_got_sigterm = assigned.phase is TaskPhase.ENDING and not runner.is_shared
-    if has_got_sigterm and not event.recorded:
-        runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
+    has_got_sigterm = assigned.is_asked and not runner.is_shared
+    if runner.phase is not RunnerPhase.BUSY or (has_got_sigterm and not event.recorded):
+        runner = runner_ends.keep(pool, runner, assigned, report)
+        if runner.phase is RunnerPhase.BUSY:
+            runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
         return None
     settled = _settled(transition, runner, assigned, event)
     unreported = None if event.recorded else settled
@@ -159,12 +160,14 @@ def _settled(
 ) -> TaskReport | None:
     """The report of a task with a result; None if its lease is lost."""
     report = event.report
-    if assigned.phase is not TaskPhase.ENDING or event.recorded:
+    if not assigned.is_asked or event.recorded:
         if assigned.is_committing:
             report = replace(report, may_be_recorded=True)
         return _measured(transition, assigned, report)
     # it shares its runner, and has ended as it was asked to
     end = events.Reaped(runner.id, None, None, report.peak_kb or 0, event.stack)
+    if report.outcome is Outcome.COMPLETED:
+        assigned = assigned._replace(returned=report)
     return runner_ends.report_of_end(transition, runner, assigned, end)
 
 

@@ -19,7 +19,6 @@ from pgflowd.core.worker.runner_state import (
     RunnerPhase,
     RunnerPool,
     RunnerState,
-    TaskPhase,
 )
 from pgflowd.core.worker.state import WorkerOptions, WorkerState
 from pgflowd.core.worker.task import Task
@@ -157,7 +156,7 @@ def to_blame(runner: RunnerState, end: events.Reaped) -> list[AssignedTask]:
 
 def cause_of_end(runner: RunnerState, assigned: AssignedTask) -> EndCause | None:
     """Why a task that is to blame has ended."""
-    if assigned.phase is TaskPhase.ENDING:
+    if assigned.is_asked:
         return assigned.cause
     if not runner.is_shared or runner.cause in (*_OF_ANY_TASK, EndCause.BAD_FRAME):
         return runner.cause or assigned.cause

@@ -3,8 +3,9 @@ Calls a user's handler, sync or async, so that SIGTERM can end it gently.
 
 SIGTERM sets `StopFlag`, which is `ctx.cancelled`, and cancels an async handler. The stack is
 written to stderr even when the handler computes in C and holds the interpreter. A coroutine that
-awaits is on no stack, so its awaited frames are written too. Between tasks SIGTERM ends the
-process. An async handler gets a new event loop, which is gone before the next handler runs.
+awaits is on no stack, so its awaited frames are written too. SIGTERM ends the process between
+tasks, and before a handler has begun, but not while a result is on its way. An async handler gets a
+new event loop, which is gone before the next handler runs.
 """
 
 from __future__ import annotations
@@ -56,12 +57,17 @@ class Caller:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._end_all: Callable[[], None] | None = None  # tasks that share a loop
+        self._is_busy = False  # with handlers, or what they returned
         self._forking = threading.local()
+
+    def be_idle(self) -> None:
+        """The results are sent: SIGTERM may end the process again."""
+        self._is_busy = False
 
     @contextlib.contextmanager
     def shared(self, end_all: Callable[[], None]) -> Iterator[None]:
         """Let SIGTERM end all tasks that share an event loop."""
-        self._end_all = end_all
+        self._end_all, self._is_busy = end_all, True
         try:
             yield
         finally:
@@ -94,7 +100,7 @@ class Caller:
 
     def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: StopFlag) -> Any:
         """Return what the handler returns, or raise what it raises."""
-        self._stop = stop
+        self._stop, self._is_busy = stop, True
         try:  # in its own context: the next task must not see context variables of this one
             return contextvars.copy_context().run(self._run, handler, arguments)
         finally:
@@ -119,9 +125,10 @@ class Caller:
         if self._end_all is not None:
             self._end_all()
             return
-        if self._stop is None:
+        if not self._is_busy:
             os._exit(EXIT_BY_TERM)
-        self._stop.set()
+        if self._stop is not None:
+            self._stop.set()
         if self._loop is not None and self._task is not None:
             with contextlib.suppress(OSError):
                 text = awaited_stack(self._task)

@@ -102,6 +102,7 @@ class RunnerProcess:
                 frame = self._socket.next_task()
             if frame.head["shared"]:
                 frame = self._share(steps, frame, leftovers)
+                self._caller.be_idle()
                 call_all(context.around_tasks)
                 continue
             head, body = self._run(steps, frame)
@@ -111,6 +112,7 @@ class RunnerProcess:
             if "left" not in head:
                 head["left"] = leftovers.found(head["peak_kb"])
             self._send(head, body)
+            self._caller.be_idle()
             self._tracker.flush()
             self._sessions.clean()
             self._title("idle")

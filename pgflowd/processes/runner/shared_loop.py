@@ -149,9 +149,8 @@ class SharedLoop:
             self._send({"say": "pong"})
         elif kind == "cancel" and frame.head["token"] in self._tasks:
             self._cancel(*self._tasks[frame.head["token"]])
-        elif kind in ("cancel", "take") and frame.head["token"] in self._large:
-            head, body = self._large.pop(frame.head["token"])
-            self._end(*((head, body) if kind == "take" else _cancelled(head)))
+        elif kind == "take" and frame.head["token"] in self._large:
+            self._end(*self._large.pop(frame.head["token"]))
 
     def _send(self, head: Head, body: bytes = b"") -> None:
         try:
@@ -200,8 +199,6 @@ class SharedLoop:
         unseen = ctx.output.finish()
         head |= {"say": "done", "token": ctx.token, "unseen": unseen, "peak_kb": peak_kb()}
         del self._tasks[ctx.token]
-        if len(body) > PIECE and ctx.cancelled.is_set():
-            head, body = _cancelled(head)
         self._end(head, body)
 
     async def _complete(self, ctx: RunnerContext, body: bytes) -> tuple[Head, bytes]:
@@ -307,8 +304,3 @@ class SharedLoop:
             return call_soon(step, callback, *args, context=context)
 
         self._loop.call_soon = call_marked  # type: ignore[method-assign,assignment]
-
-
-def _cancelled(head: Head) -> tuple[Head, bytes]:
-    """In place of a large output that nobody wants any more."""
-    return {**head, "outcome": "failed", "error_type": "Cancelled"}, b""
