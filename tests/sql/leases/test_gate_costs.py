@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 import pytest
+from sql.leases import test_step_limits as limits
 from support.database import Row
 from support.leases import LeaseDatabase, element
 from support.rows_read import rows_by_relation
@@ -86,3 +87,42 @@ def test_a_report_and_a_look_read_what_they_pass_on(own: LeaseDatabase, filled: 
     with own.conn.transaction():
         read = rows_by_relation(own.conn, "select * from pgflowd.process_due()")
         assert sum(read.values()) < 40 * len(tasks) + MORE, read
+
+
+def paused_run(db: LeaseDatabase) -> uuid.UUID:
+    """A run of thousands in line, paused."""
+    limits.define(db, "wide", "map", limit=STEPS["c"]["limit"])
+    run, worker = db.start("wide", list(range(MANY))), db.worker("wide")
+    begun = [task for _ in range(3) for task in db.claim("wide", worker, MANY)]
+    db.value("select pgflowd.pause(%s)", run)
+    for task in begun:
+        db.complete(task)
+    return run
+
+
+def paused_flow(db: LeaseDatabase) -> None:
+    db.value("select pgflowd.pause_flow('gated')")
+
+
+@pytest.mark.parametrize("pause", [paused_run, paused_flow])
+def test_who_is_paused_is_in_the_way_of_no_claim(
+    own: LeaseDatabase, filled: uuid.UUID, pause: Any
+) -> None:
+    """Each claim and report of the key walked past all of them."""
+    paused_flow(own)
+    pause(own)
+    assert own.value("select count(*) from pgflowd.waits where name = 'busy'") >= MANY - 10
+    limits.define(own, "other", limit=STEPS["c"]["limit"])
+    worker = own.worker("other")
+    for _ in range(4):
+        own.start("other")
+    with own.conn.transaction():
+        assert len(own.claim("other", worker)) == 2, "of two places"
+    for query, given in (
+        ("select * from pgflowd.claim('other', %s, 10)", [worker]),
+        ("select * from pgflowd.process_due()", []),
+        ("select pgflowd.refill_limits('bu', 1)", []),
+    ):
+        with own.conn.transaction():
+            read = rows_by_relation(own.conn, query, *given)
+            assert sum(read.values()) < MORE, (query, read)

@@ -609,3 +609,28 @@ def test_a_handler_that_asks_to_wait_gives_its_place_back(own: LeaseDatabase) ->
 
     assert own.claim_one(flow, own.worker(flow)).run_id != task.run_id
     assert violated(own) == []
+
+
+def test_who_was_paused_comes_back_to_the_place_in_line_that_it_had(own: LeaseDatabase) -> None:
+    flow = limited(own)
+    runs = [own.start(flow) for _ in range(4)]
+    worker = own.worker(flow)
+    (first,) = own.claim(flow, worker)
+    own.claim(flow, worker)
+    own.value("select pgflowd.pause(%s)", runs[1])
+    own.value("select pgflowd.pause(%s)", runs[2])
+    assert own.value("select count(*) from pgflowd.waits where is_paused") == 2
+    own.value("select pgflowd.resume(%s)", runs[1])
+
+    order, task = [], first
+    while task:
+        own.complete(task)
+        if len(order) == 1:
+            own.value("select pgflowd.resume(%s)", runs[2])
+        own.rows("select * from pgflowd.process_due()")
+        task = next(iter(own.claim(flow, worker)), None)
+        order += [task.run_id] if task else []
+
+    assert order == [runs[1], runs[2], runs[3]]
+    assert own.value("select count(*) from pgflowd.waits") == 0
+    assert violated(own) == []

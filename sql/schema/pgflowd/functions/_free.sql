@@ -19,7 +19,7 @@ begin
   if paused <> '{}' then
     update pgflowd.waits as wait
        set kind = 'paused', name = null, checkpoint = null, due_at = null, rest = null, why = null,
-           since = now()
+           since = now(), is_paused = false
       from unnest(_free.run_ids, _free.step_slugs, _free.task_indexes)
            as given (run_id, step_slug, task_index)
      where given.run_id = any (paused)

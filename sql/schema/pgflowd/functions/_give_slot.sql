@@ -8,32 +8,30 @@ create or replace function pgflowd._give_slot(limit_key text, most int)
 returns boolean language plpgsql set search_path = '', pg_temp
 set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
-  next record;
+  next pgflowd.waits;
+  queue text;
 begin
-  select wait.run_id, wait.step_slug, wait.task_index, task.queue into next
-    from (select one.run_id, one.step_slug, one.task_index from pgflowd.waits as one
-           where one.kind = 'limit' and one.name = _give_slot.limit_key
-             and not exists (select from pgflowd.paused_flows as paused
-                              where paused.flow_slug = one.flow_slug)
-           order by one.nr) as wait
-   cross join lateral (
-     select from pgflow.runs as one
-      where one.run_id = wait.run_id and one.status = 'started' and not one.is_paused
-     offset 0 for no key update skip locked) as run
-   cross join lateral (
-     select pgflowd._task_queue(one) as queue from pgflow.step_tasks as one
-      where one.run_id = wait.run_id and one.step_slug = wait.step_slug
-        and one.task_index = wait.task_index and one.status = 'queued'
-     offset 0 for no key update skip locked) as task
-   limit 1;
-  if not found then
-    return false;
-  end if;
+  loop
+    select * into next from pgflowd._next_waiter(_give_slot.limit_key, coalesce(next.nr, 0));
+    if not found then
+      return false;
+    end if;
+    select task.queue into queue
+      from (select from pgflow.runs as one
+             where one.run_id = next.run_id and one.status = 'started' and not one.is_paused
+            offset 0 for no key update skip locked) as run
+     cross join lateral (
+       select pgflowd._task_queue(one) as queue from pgflow.step_tasks as one
+        where one.run_id = next.run_id and one.step_slug = next.step_slug
+          and one.task_index = next.task_index and one.status = 'queued'
+       offset 0 for no key update skip locked) as task;
+    exit when found;
+  end loop;
   update pgflowd.waits as wait set kind = 'need', name = wait.needs, needs = null
    where wait.run_id = next.run_id and wait.step_slug = next.step_slug
      and wait.task_index = next.task_index and wait.kind = 'limit' and wait.needs is not null;
   if found then
-    perform pgflowd._wake(next.queue);
+    perform pgflowd._wake(queue);
   elsif exists (select from pgflowd.waits as wait
                  where wait.run_id = next.run_id and wait.step_slug = next.step_slug
                    and wait.task_index = next.task_index and wait.kind = 'limit'

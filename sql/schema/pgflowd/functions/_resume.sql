@@ -1,9 +1,9 @@
 -- _resume(run_id): tasks of a paused run may begin again, and its timers go on with what was left of
--- them; returns as resume does. Of limits for whose places it waits somebody looks who is next: meanwhile
--- they were given to others. PF002 for an unknown run.
+-- them; returns as resume does. Who waits for a place of a limit is in its line again, where it was,
+-- and somebody looks who is next: meanwhile places were given to others. PF002 for an unknown run.
 -- The moment is that of the clock, not of the transaction, which may be old: no wait ends early.
 -- Called by: resume, retry.
--- Locks: the run, its row in pgflowd.runs, slots of its tasks; see _free.
+-- Locks: the run, its row in pgflowd.runs, waits, slots of its tasks; see _free.
 create or replace function pgflowd._resume(run_id uuid)
 returns text language plpgsql set search_path = '', pg_temp as $$
 declare
@@ -21,6 +21,8 @@ begin
     return 'repeated';
   end if;
   update pgflow.runs as run set is_paused = false where run.run_id = _resume.run_id;
+  update pgflowd.waits as wait set is_paused = false
+   where wait.run_id = _resume.run_id and wait.is_paused;
   with gone_on as (
     update pgflowd.waits as wait
        set due_at = clock_timestamp() + wait.rest, rest = null,

@@ -17,8 +17,7 @@ begin
     update pgflowd.slots as slot set free_at = now() + interval '1 minute'
      where slot.limit_key = _try_fill_slots.limit_key and slot.free_at is not null;
     select wait.run_id, wait.step_slug, wait.task_index into held
-      from pgflowd.waits as wait
-     where wait.kind = 'limit' and wait.name = _try_fill_slots.limit_key order by wait.nr limit 1;
+      from pgflowd._next_waiter(_try_fill_slots.limit_key) as wait;
     raise notice 'a place of limit % cannot be passed on: %', _try_fill_slots.limit_key, sqlerrm
       using errcode = 'PF013', detail = jsonb_build_object(
         'run', held.run_id, 'step', held.step_slug, 'task_index', held.task_index, 'error', sqlerrm);

@@ -42,7 +42,7 @@ begin
       select wait.name
         from pgflowd.step_options as known
         join pgflowd.waits as wait
-          on wait.kind = 'limit'
+          on wait.kind = 'limit' and not wait.is_paused
          and (wait.name = known.limit_name or starts_with(wait.name, known.limit_name || ':'))
        where known.flow_slug = _write_option.flow_slug
          and known.step_slug = _write_option.step_slug

@@ -26,7 +26,7 @@ language sql stable set search_path = '', pg_temp as $$
     select wait.name as limit_key, count(*) as tasks, min(wait.since) as first_since
       from limited
       join pgflowd.waits as wait
-        on wait.kind = 'limit'
+        on wait.kind = 'limit' and not wait.is_paused
        and (wait.name = limited.name or starts_with(wait.name, limited.name || ':'))
      group by 1
   ), used as (

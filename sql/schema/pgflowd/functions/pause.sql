@@ -1,6 +1,7 @@
 -- pause(run_id, reason, actor): from now on no task of the run begins, and its timers stand still;
 -- returns `paused`, or `repeated` when it is paused already. What runs ends normally. Its queued tasks wait
--- for the resume, with what is left of a delay; what else waits keeps what is left until its end. What
+-- for the resume, with what is left of a delay; what else waits keeps what is left until its end; who waits for a
+-- place of a limit leaves the line, and keeps its number. What
 -- becomes ready meanwhile begins to wait when a claim meets it (_handle_unstarted). A run expires all
 -- the same. PF002 for an unknown run, PF003 for one that has ended or not begun, PF035 on a foreign
 -- core.
@@ -47,6 +48,8 @@ begin
   update pgflowd.waits as wait
      set rest = greatest(wait.due_at - clock_timestamp(), interval '0'), due_at = null
    where wait.run_id = pause.run_id and wait.due_at is not null;
+  update pgflowd.waits as wait set is_paused = true
+   where wait.run_id = pause.run_id and wait.kind = 'limit';
   perform pgflowd._put_run_aside(pause.run_id);
   perform pgflowd._record_action('pause', pause.actor, run_id => pause.run_id,
                                  reason => pause.reason);

@@ -10,7 +10,7 @@ declare
 begin
   for n in 1 .. max_keys loop
     select wait.name into key from pgflowd.waits as wait
-     where wait.kind = 'limit' and wait.name > key order by wait.name limit 1;
+     where wait.kind = 'limit' and not wait.is_paused and wait.name > key order by wait.name limit 1;
     if not found then
       return null;
     end if;

@@ -4,7 +4,8 @@
 -- `checkpoint`: under which name the task will find how the wait ended; null where nothing is to be
 -- found. `due_at`: the end of a sleep, or of the patience with a signal or runs; while the run is paused
 -- `rest` instead, what was left of it. Who waits for runs has a row of `awaits` for each that has not
--- ended yet. `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
+-- ended yet. `nr`: who waited first; `is_paused`: for a limit, out of the line while the run is paused,
+-- so that nobody walks past it. The table turns over completely, hence the frequent vacuum.
 create table if not exists pgflowd.waits (
   run_id uuid not null,
   step_slug text not null,
@@ -19,6 +20,7 @@ create table if not exists pgflowd.waits (
   since timestamptz not null default now(),
   why text,
   needs text,
+  is_paused boolean not null default false,
   constraint waits_pkey primary key (run_id, step_slug, task_index),
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
@@ -33,7 +35,8 @@ create table if not exists pgflowd.waits (
 create index if not exists waits_due_at on pgflowd.waits (due_at) where due_at is not null;
 create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) where kind = 'signal';
 create index if not exists waits_need on pgflowd.waits (flow_slug, name, nr) where kind = 'need';
-create index if not exists waits_limit on pgflowd.waits (name, nr) where kind = 'limit';
+create index if not exists waits_limit
+  on pgflowd.waits (name, flow_slug, nr) where kind = 'limit' and not is_paused;
 create index if not exists waits_flow_slug on pgflowd.waits (flow_slug, nr);
 create index if not exists waits_quarantined
   on pgflowd.waits (since) where kind = 'quarantined';
