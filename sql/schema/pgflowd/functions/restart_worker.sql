@@ -26,7 +26,7 @@ begin
     flow_slug => (select min(flow.flow_slug)
                     from pgflow.flows as flow
                    cross join lateral pgflowd._queues(flow.flow_slug) as queue
-                   where lower(queue.queue_name) = lower(worker.queue_name)),
+                   where lower(queue.queue_name collate "C") = lower(worker.queue_name collate "C")),
     data => jsonb_build_object('worker', worker.worker_id, 'queue', worker.queue_name));
   return 'restarting';
 end $$;
