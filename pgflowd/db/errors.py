@@ -79,6 +79,7 @@ _FULL = re.compile(
 )
 _REFUSED = ("28", "3D")  # SQLSTATEs of a login that the server refuses
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist")
+_LINE_ENDS = re.compile(r"\s*\n\s*")
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _PGMQ = re.compile(r"\bpgmq\b")
 _MAP_LENGTH = re.compile(r"the input of flow .* has \d+ elements, and a map may have \d+$")
@@ -121,7 +122,8 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
 
 def translation_of(error: ServerError, user: str | None = None) -> PgflowdError | None:
     """Return the error of pgflowd for what a server said, or None if there is none."""
-    state, text = error.state, one_line(redact(error.message or ""), 1000)
+    message = _LINE_ENDS.sub(" ", error.message or "")
+    state, text = error.state, one_line(redact(message), 1000)
     if state is None:
         return _unreachable(text)
     if state in OURS:

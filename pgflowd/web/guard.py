@@ -35,6 +35,7 @@ AT_ONCE = 200  # requests, event streams not counted: those have a limit of thei
 RETRY_AFTER_S = 2
 _STREAM = "text/event-stream"
 _LOOK = "/appearance"  # no action
+_MAY_LOOK = "your login may look"
 _FOR_EVERYBODY = "/assets/"  # the style of the login page
 
 
@@ -42,10 +43,10 @@ class Guard:
     """The dashboard, as others reach it."""
 
     def __init__(
-        self, application: ASGIApp, auth: Auth, records: Records, *, may_act: bool
+        self, application: ASGIApp, auth: Auth, records: Records, *, read_only: str = ""
     ) -> None:
         self._application, self._auth, self._records = application, auth, records
-        self._may_act = may_act  # whether anybody may
+        self._read_only = read_only  # why nobody may act; empty: some may
         self._refusals = Refusals(records, time.monotonic)
         self._open = 0
 
@@ -88,11 +89,13 @@ class Guard:
                 await response(scope, receive, answer.send)
                 return
             assert user is not None
-            user = replace(user, may_act=user.may_act and self._may_act)
+            answer.read_only = self._read_only or ("" if user.may_act else _MAY_LOOK)
+            user = replace(user, may_act=not answer.read_only)
             if not user.is_program:
                 checks.check_origin(scope)
         find_user = partial(self._auth.user_of, scope)  # for streams, which ask again
-        answer.state = {**scope.get("state", {}), "user": user, "find_user": find_user}
+        known = {"user": user, "find_user": find_user, "read_only": answer.read_only}
+        answer.state = {**scope.get("state", {}), **known}
         await self._application({**scope, "state": answer.state}, receive, answer.send)
         if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
             self._log_action(scope, user)
@@ -172,6 +175,7 @@ class _Answer:
         self._send = send
         self.has_begun, self.status = False, 0
         self.leave: Callable[[], None] | None = None
+        self.read_only = ""
         self.state: dict[str, Any] = {}  # of the request
 
     async def send(self, message: Message) -> None:

@@ -32,4 +32,5 @@ def app(
     """
     shown = Payloads(payloads, frozenset(key.lower() for key in redact))
     dashboard = Dashboard(url, operator_url=operator_url, payloads=shown)
-    return Guard(dashboard.routes(), Asked(user), StandardRecords(), may_act=bool(operator_url))
+    read_only = "" if operator_url else "it is mounted without operator_url"
+    return Guard(dashboard.routes(), Asked(user), StandardRecords(), read_only=read_only)

@@ -81,7 +81,7 @@ def render(template: str, **values: Any) -> Rendered:
     page = _environment.get_template(template)
     defaults: dict[str, Any] = {
         "look": Look(), "frame": None, "command": [], "back": "/", "may_act": False,
-        "leaver": "",
+        "read_only": "", "leaver": "",
     }  # fmt: skip
     values = {**defaults, "keep": rendered.keep, "draw": rendered.draw, **values}
     rendered.html = page.render(**values)

@@ -27,11 +27,12 @@ class Served(NamedTuple):
 
 def served(
     web: WebSettings, *, url: str, operator_url: str, owner: str, records: Records,
-    redact: Iterable[str] = (),
+    redact: Iterable[str] = (), read_only: str = "",
 ) -> Served:  # fmt: skip
     """
     Return what is served. `owner` is the user of who comes by the link with the key; values of the
-    keys in `redact` are not shown. ConfigError E502: a file of logins cannot be used.
+    keys in `redact` are not shown. `read_only` says why nobody may act. ConfigError E502: a file of
+    logins cannot be used.
     """
     for name in ("users", "tokens"):
         if path := getattr(web, name):
@@ -39,7 +40,11 @@ def served(
     key = secrets.token_urlsafe(24) if web.auth == "key" else ""
     login = Login(web, key=key, owner=owner, secret=read_secret(web.secret), records=records)
     payloads = Payloads(web.payloads, frozenset(key.lower() for key in redact))
-    operator_url = "" if web.auth == "none" else operator_url
+    if web.auth == "none":
+        read_only = 'auth in [web] is "none"'
+    elif not operator_url:
+        read_only = read_only or "operator_url in [web] is not set"
+    operator_url = "" if read_only else operator_url
     dashboard = Dashboard(url, operator_url=operator_url, payloads=payloads)
-    guard = Guard(dashboard.routes(), login, records, may_act=dashboard.operators is not None)
+    guard = Guard(dashboard.routes(), login, records, read_only=read_only)
     return Served(guard, dashboard, key)

@@ -30,7 +30,7 @@ class View:
     words: tuple[tuple[str, str], ...]  # of the path
     query: tuple[tuple[str, str], ...]
     root: str  # the path below which the dashboard is mounted
-    may_act: bool  # and so sees the forms of actions
+    read_only: str  # why there are no forms of actions; empty: there are
     payloads: Payloads = field(compare=False, default=Payloads())  # the same for all
 
     @property
@@ -62,7 +62,8 @@ class View:
         asked, frame = self._asked(conn), None if conn is None else read_frame(conn)
         rendered = render(
             self.page.template, root=self.root, doc=document, query=asked.query, frame=frame,
-            command=self.page.command(asked), may_act=self.may_act, **more,
+            command=self.page.command(asked), may_act=not self.read_only,
+            read_only=self.read_only, **more,
         )  # fmt: skip
         rendered.now = None if frame is None else frame.now
         return rendered
@@ -90,5 +91,5 @@ def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
         query.append((name, ",".join(given.getlist(name))))
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
-    may_act, payloads = request.state.user.may_act, request.app.state.payloads
-    return View(chosen, chosen.path, words, tuple(sorted(query)), root, may_act, payloads)
+    read_only, payloads = request.state.read_only, request.app.state.payloads
+    return View(chosen, chosen.path, words, tuple(sorted(query)), root, read_only, payloads)

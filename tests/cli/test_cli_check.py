@@ -350,7 +350,34 @@ def test_a_config_that_cannot_be_read_is_reported_without_asking_a_wrong_databas
     (elsewhere / "pgflowd.toml").write_text("[pgflowd\n")
 
     assert codes(pgflowd("check", "--json")) == ["E109"]
-    assert codes(pgflowd("check", "-c", "nowhere.toml", "--json")) == ["E101"]
+
+
+def test_of_a_config_that_is_not_there_nothing_else_is_said(pgflowd, elsewhere):
+    ended = pgflowd("-c", "/nonexistent.toml", "check")
+    as_json = pgflowd("-c", "/nonexistent.toml", "check", "--json")
+
+    assert (ended.code, as_json.code) == (78, 78)
+    assert [each["code"] for each in as_json.problems] == ["E101"]
+    assert ended.err.count("E101") == 1 and "flows" not in ended.out + ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_warnings_that_the_config_ignores_are_left_out_and_errors_are_not(pgflowd, project):
+    text = 'import os\npipe = os.pipe()\nfrom pgflowd import Flow\nf = Flow("f")\n'
+    write(project, "leaving", f"{text}@f.step\ndef a(run): ...\n")
+    config = project / "pgflowd.toml"
+    before = config.read_text()
+    strict = ("check", "--offline", "--strict")
+    assert codes(pgflowd(*strict, "--json")) == ["W222"]
+
+    config.write_text(f'{before}[check]\nignore = ["W222"]\n')
+    ended = pgflowd(*strict)
+    assert (ended.code, ended.out) == (0, "no problems found\n")
+    assert "1 warning left out, as ignore in [check] says" in ended.err
+
+    config.write_text(f'{before}[check]\nignore = ["E210"]\n')
+    refused = pgflowd("check", "--offline", "--json")
+    assert refused.code == 1 and "the code of a warning" in refused.json["problems"][0]["text"]
 
 
 @covers("row 103")

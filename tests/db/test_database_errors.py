@@ -12,7 +12,7 @@ from support.schema import Connection
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.db.connection import connect, translated
-from pgflowd.db.errors import OURS, failure_of, is_full
+from pgflowd.db.errors import OURS, ServerError, failure_of, is_full, translation_of
 from pgflowd.errors import (
     AccessDenied,
     BadDependency,
@@ -230,3 +230,13 @@ def test_a_role_that_is_gone_is_an_alert(database):
 def test_a_server_that_has_no_room_for_a_client_is_known_by_its_words(text: str) -> None:
     assert is_full(text)
     assert not is_full("FATAL:  the database system is starting up")
+
+
+def test_what_a_server_says_on_several_lines_is_one_sentence():
+    said = "server closed the connection unexpectedly\n\tThis probably means\n\tthat it ended."
+
+    found = translation_of(ServerError(None, said))
+
+    assert found is not None
+    assert "server closed the connection unexpectedly This probably means that" in found.text
+    assert "\\n" not in found.text

@@ -293,3 +293,14 @@ def test_the_script_has_at_most_300_lines():
 
     assert len(text.splitlines()) <= 300
     assert text.count("innerHTML") == text.count("createPolicy") == 1
+
+
+def test_the_dot_says_that_the_database_is_away(database, shop, proxy, tabs):
+    shop.start()
+    with running(proxy.dsn, auth="none") as served:
+        page = is_live_page(tabs, f"{served.url}/runs")
+        proxy.do("refuse")
+        expect(page.locator("#live")).to_have_text("no database")
+        expect(page.locator("#live")).to_have_attribute("data-state", "away")
+        proxy.do("pass")
+        is_live(page)

@@ -407,3 +407,26 @@ def log_in(
 ) -> httpx.Response:  # fmt: skip
     form = {"name": name, "password": password, "next": next}
     return client.post(path, data=form, headers={**SAME, **headers})
+
+
+def test_a_read_only_dashboard_says_once_why(files, database, shop):
+    shop.start()
+    web = {"auth": "password", **files}
+    with running(database.dsn, **web) as made, made.browser() as jane:
+        log_in(jane, "jane", "correct horse")
+        without = jane.get("/runs").text
+    with (
+        running(database.dsn, operator_url=database.dsn, **web) as made,
+        made.browser() as jane,
+        made.browser() as joe,
+    ):
+        log_in(jane, "jane", "correct horse")
+        log_in(joe, "joe", "battery staple")
+        by_jane, by_joe = jane.get("/runs").text, joe.get("/runs").text
+    with running(database.dsn, operator_url=database.dsn, auth="none") as made:
+        for_all = made.browser().get("/runs").text
+
+    assert without.count("read only: operator_url in [web] is not set") == 1
+    assert by_joe.count("read only: your login may look") == 1
+    assert for_all.count("read only: auth in [web] is &#34;none&#34;") == 1
+    assert "read only" not in by_jane

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import socket
 from contextlib import contextmanager
 
 import httpx
 import pytest
 from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
 from support import web_states
 from support.covers import covers
 from web.conftest import OF_OUR_PAGE, anybody, serving
@@ -300,3 +303,39 @@ def test_printed_text_that_no_worker_writes_is_shown_as_it_is(web, shop):
             f"/api/1/runs/{words['run']}?view=output",
         ):
             assert web.get(address).status_code == 200, (printed, address)
+
+
+def test_open_runs_of_older_versions_are_counted(web, shop):
+    for _ in range(2):
+        shop.start("store_items", ["a"])
+    shape = {"steps": [{"slug": "z", "stepType": "single", "dependencies": []}]}
+    shop.value("select pgflowd.deploy_version('store_items', %s)", Jsonb(shape))
+    shop.do("select from pgflowd.start('store_items', '{}')")
+
+    overview, page = web.get("/").text, web.get("/flows/store_items").text
+
+    assert '<strong class="cyan">3</strong> <span>open runs</span>' in overview
+    assert '>3 <span class="quiet">2 old</span>' in overview
+    assert '>3 <span class="quiet">2 old</span>' in web.get("/flows").text
+    assert "3 open runs" in page and "2 of them in" in page
+
+
+def test_a_list_says_apart_what_was_found_and_what_was_examined(web, shop):
+    for _ in range(60):
+        shop.start("send_email", {})
+
+    page = re.sub(r"<[^>]+>", "", web.get("/runs?status=failed&text=nothing").text)
+
+    assert "foundexamined" not in page
+    assert "0 found; examined 60 runs" in page
+
+
+def test_an_error_of_several_lines_is_told_on_one(serve):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    address = serve(app(f"postgresql://x@127.0.0.1:{port}/x?connect_timeout=2", user=anybody))
+
+    answer = httpx.get(f"{address}/", headers=OF_OUR_PAGE)
+
+    assert answer.status_code == 503
+    assert "E301" in answer.text and "\\n" not in answer.text and "\\t" not in answer.text

@@ -26,7 +26,7 @@ from pgflowd.core.server_connections import (
 )
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.text import counted
-from pgflowd.errors import PgflowdError, Problem
+from pgflowd.errors import ConfigError, PgflowdError, Problem
 
 if TYPE_CHECKING:
     import psycopg
@@ -53,6 +53,8 @@ def check(app: App, offline: bool, strict: bool) -> None:
     from pgflowd.processes.supervisor.discover import discover
 
     problems = app.check_settings()
+    if missing := [problem for problem in problems if problem.code == "E101"]:
+        raise ConfigError(missing)  # nothing of what follows would be about this config
     settings = app.settings
     knows_database = not any(problem.code in UNREADABLE for problem in problems)
     discovered = discover(settings)
@@ -67,12 +69,16 @@ def check(app: App, offline: bool, strict: bool) -> None:
     connections = dict[str, int | None](daemon=most, handlers=handlers, others=None, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
+    found, ignored = problems, settings.check.ignore
+    problems = [problem for problem in found if problem.code not in ignored]
     is_fine = not any(strict or not problem.is_warning for problem in problems)
     if app.json:
         listed = [problem_json(app, problem) for problem in problems]
         app.print_document(ok=is_fine, problems=listed, flows=flows, connections=connections)
     else:
         _print(app, problems, discovered.flows, connections)
+        if left := len(found) - len(problems):
+            app.note(f"{counted(left, 'warning')} left out, as ignore in [check] says")
     if not is_fine:
         app.exit(ExitCode.NO)
 

@@ -136,6 +136,7 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     made = served(
         settings.web, url=url, operator_url=operator_url, owner=_owner(), records=log,
         redact=settings.logging.redact,
+        read_only="it was started with --read-only" if is_read_only else "",
     )  # fmt: skip
     link = _link(settings, made.key)
     notifier = Notifier()

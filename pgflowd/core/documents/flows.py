@@ -44,6 +44,11 @@ class ListedFlow:
         """What people call it."""
         return self.name or self.flow_slug
 
+    @property
+    def open_runs(self) -> int:
+        """Of all its versions."""
+        return self.active_runs + self.old_runs
+
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
         return plain({

@@ -37,6 +37,7 @@ class Form(NamedTuple):
 NAME = Form("^[A-Za-z0-9_-]{1,32}$", "1 to 32 letters, digits, '_' or '-'")
 FLOW = Form(rf"^{_DOTTED}(:{_DOTTED})?$", '"module" or "module:name"')
 WORD = Form(r"^[!-+\x2d-~]{1,64}$", RULE)
+WARNING = Form("^W[0-9]{3}$", "the code of a warning", '"W320"')
 LOGGER = Form(r"^[!-~]{1,200}$", "the name of a logger", "httpx")
 ADDRESS = Form(
     rf"^(unix:.+|(localhost|{_BYTE}(\.{_BYTE}){{3}}|\[[0-9A-Fa-f.:]+(%[^\]]+)?\]):{_PORT})$",

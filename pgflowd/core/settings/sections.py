@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from pgflowd.core.settings.forms import ELSEWHERE, TRACE_URL
+from pgflowd.core.settings.forms import ELSEWHERE, TRACE_URL, WARNING
 from pgflowd.core.settings.keys import (
     address,
     choice,
@@ -262,6 +262,15 @@ class HttpSettings:
 
 
 @dataclass(frozen=True)
+class CheckSettings:
+    """What `pgflowd check` finds."""
+
+    ignore: tuple[str, ...] = texts(
+        (), 'warnings that it leaves out, with --strict too, such as "W320"', form=WARNING
+    )
+
+
+@dataclass(frozen=True)
 class TelemetrySettings:
     """Traces by OpenTelemetry, and what error trackers are told."""
 
@@ -300,6 +309,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "logging": LoggingSettings,
         "http": HttpSettings,
         "telemetry": TelemetrySettings,
+        "check": CheckSettings,
         "web": WebSettings,
     }
 )
@@ -338,6 +348,7 @@ class Settings:
     logging: LoggingSettings = LoggingSettings()
     http: HttpSettings = HttpSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    check: CheckSettings = CheckSettings()
     web: WebSettings = WebSettings()  # noqa: RUF009
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read

@@ -113,6 +113,7 @@ function state(name, textContent) {
   live.dataset.state = name;
   Object.assign(live, { textContent, title: isPaused ? "Go on (p)" : "Pause (p)" });
 }
+const alive = (text) => (here("trouble").childElementCount ? state("away", "no database") : state("live", text));
 function disconnect() {
   turn += 1;
   clearTimeout(timer);
@@ -143,7 +144,7 @@ function stream() {
   let hasOpened = false;
   source = own;
   heard = performance.now();
-  own.onopen = () => { hasOpened = true; state("live", "live"); };
+  own.onopen = () => { hasOpened = true; alive("live"); };
   own.onerror = () => { // if it never opened, no place is free, or nobody is there: poll for a while
     if (!hasOpened) streamAt = performance.now() + 15000;
     reconnect(hasOpened ? again_ms : 0);
@@ -151,7 +152,7 @@ function stream() {
   const on = (kind, does) => own.addEventListener(kind, (event) => {
     heard = performance.now();
     if (event.lastEventId) last = event.lastEventId;
-    does(event.data);
+    alive((does(event.data), "live"));
   });
   for (const kind of Object.keys(changes)) on(kind, changes[kind]);
   on("line", print);
@@ -163,12 +164,11 @@ async function poll(mine) {
   const news = answer?.ok && await answer.json().catch(() => null);
   if (mine !== turn) return;
   if (answer?.status === 401 || answer?.status === 403) return state("out", "log in again");
-  state(news ? "live" : "away", news ? "live, every 5 s" : "connecting");
   if (news) {
-    offset = Date.parse(news.now) - Date.now();
-    last = news.id;
+    [offset, last] = [Date.parse(news.now) - Date.now(), news.id];
     for (const [kind, data] of news.changes) changes[kind](data);
-  } else streamAt = 0; // it is away, or starts again
+    alive("live, every 5 s");
+  } else [streamAt] = [0, state("away", "connecting")]; // it is away, or starts again
   timer = setTimeout(connect, news ? 5000 : 1500);
 }
 function pause() {

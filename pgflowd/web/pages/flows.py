@@ -41,7 +41,7 @@ class Flows:
     @property
     def shown(self) -> list[ListedFlow]:
         """Those that undo runs of others are shown if they have work."""
-        return [flow for flow in self.flows if not flow.undoes or flow.active_runs]
+        return [flow for flow in self.flows if not flow.undoes or flow.open_runs]
 
     def to_json(self) -> dict[str, Any]:
         return versioned({"flows": [flow.to_json(None) for flow in self.flows]})

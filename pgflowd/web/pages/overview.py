@@ -37,7 +37,7 @@ class Overview:
     @property
     def shown(self) -> list[ListedFlow]:
         """Those that undo runs of others are shown if they have work."""
-        return [flow for flow in self.flows if not flow.undoes or flow.active_runs]
+        return [flow for flow in self.flows if not flow.undoes or flow.open_runs]
 
     def buckets_of(self, flow: ListedFlow) -> Sequence[RunBucket]:
         return self.buckets.get(flow.flow_slug) or [RunBucket(0, 0)] * BUCKETS
