@@ -1,5 +1,5 @@
 -- start_flow(flow_slug, input, run_id): starts one run and returns it as it is now.
--- Called by: pgflowd.start; applications.   Locks: the new rows.
+-- Called by: pgflowd._start; applications.   Locks: the new rows.
 create or replace function pgflow.start_flow(flow_slug text, input jsonb, run_id uuid default null)
 returns setof pgflow.runs language plpgsql set search_path = '', pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- _await_runs(run_id, after): from now on this planned run waits for the end of these runs. PF007 if one of
 -- them is unknown, or is this run itself, which would wait for ever.
--- Called by: start.   Locks: the new rows.
+-- Called by: _start.   Locks: the new rows.
 create or replace function pgflowd._await_runs(run_id uuid, after uuid[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

@@ -1,5 +1,5 @@
 -- _check_trace(traceparent, tracestate): raises PF009 for what is no trace as W3C writes it, in version 00.
--- Called by: start.   Locks: nothing.
+-- Called by: _start.   Locks: nothing.
 create or replace function pgflowd._check_trace(traceparent text, tracestate text)
 returns void language plpgsql immutable set search_path = '', pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- _check_wishes(run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, after,
 -- after_mode): raises PF009 where they contradict each other, or cannot be.
--- Called by: start, reschedule.   Locks: nothing.
+-- Called by: reschedule, _start.   Locks: nothing.
 create or replace function pgflowd._check_wishes(
   run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text,
   singleton_key text default null, on_conflict text default 'wait', after uuid[] default null,

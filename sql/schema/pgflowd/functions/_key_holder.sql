@@ -1,6 +1,6 @@
 -- _key_holder(key, with_scheduled): the run that has a singleton key, else the first in line for it;
 -- with those whose time has not come, or that wait for other runs, if asked. Null if there is none.
--- Called by: retry, start, view run_status.   Locks: nothing.
+-- Called by: retry, _start, view run_status.   Locks: nothing.
 create or replace function pgflowd._key_holder(key text, with_scheduled boolean default false)
 returns uuid language plpgsql stable set search_path = '', pg_temp as $$
 begin

@@ -4,7 +4,7 @@
 -- snapshot may not see that a sweeper sleeps, so it always notifies. It is volatile, since each question
 -- needs a snapshot of its own.
 -- Called by: _await_runs, _cancel_planned, _forget_runs, _free_slots, _mark_ended, _mark_parent,
--- reschedule, _resume, resume_schedule, _set_step_options, _signal, start, _suspend, _want_undo,
+-- reschedule, _resume, resume_schedule, _set_step_options, _signal, _start, _suspend, _want_undo,
 -- _watch_runs, _write_schedule.
 -- Locks: nothing.
 create or replace function pgflowd._notify_due(at timestamptz)

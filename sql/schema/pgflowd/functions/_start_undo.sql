@@ -8,10 +8,10 @@ create or replace function pgflowd._start_undo(run_id uuid)
 returns boolean language plpgsql set search_path = '', pg_temp as $$
 declare
   core constant pgflow.runs := (select run from pgflow.runs as run where run.run_id = _start_undo.run_id);
-  ours constant pgflowd.runs := (select run from pgflowd.runs as run
+  ours pgflowd.runs := (select run from pgflowd.runs as run
                                   where run.run_id = _start_undo.run_id);
   undo_flow constant text := pgflowd._undo_flow(ours.flow_slug);
-  new_id constant uuid := pgflowd._undo_run_id(ours.run_id, ours.undo_generation);
+  new_id uuid := pgflowd._undo_run_id(ours.run_id, ours.undo_generation);
   plan jsonb;
   missing text;
 begin
@@ -19,6 +19,11 @@ begin
     perform pgflowd._wake(queue.queue_name) from pgflowd._queues(ours.flow_slug) as queue;
     return false;
   end if;
+  while exists (select from pgflow.runs as run where run.run_id = new_id)
+        or exists (select from pgflowd.runs as run where run.run_id = new_id) loop
+    ours.undo_generation := ours.undo_generation + 1;  -- a run that somebody has given this id
+    new_id := pgflowd._undo_run_id(ours.run_id, ours.undo_generation);
+  end loop;
   plan := pgflowd._undo_plan(ours.run_id, ours.flow_slug, ours.undo_generation);
   if undo_flow is null and plan <> '{}' then
     raise exception 'no flow undoes flow %: it is not deployed, or not as the code has it', ours.flow_slug
@@ -51,7 +56,8 @@ begin
     perform pgflowd._watch_runs(array[new_id]);
   end if;
   update pgflowd.runs as run
-     set undo_state = case plan when '{}' then 'undone' else 'undoing' end
+     set undo_state = case plan when '{}' then 'undone' else 'undoing' end,
+         undo_generation = ours.undo_generation
    where run.run_id = _start_undo.run_id;
   perform pgflowd._send_undo_event(_start_undo.run_id);
   return true;

@@ -1,6 +1,6 @@
 -- _undo_tasks(undo_run_id): returns each task that this run undoes, and how far that is: `open`, `undone` or
 -- `failed`, with the error. What it had not undone when it ended has failed, too, unless an undo handler
--- returned all the same.
+-- returned all the same. A run that undoes nothing is not believed, whatever its id.
 -- Called by: _end_undo, run_undos, _undo_plan.   Locks: nothing.
 create or replace function pgflowd._undo_tasks(undo_run_id uuid)
 returns table (step_slug text, task_index int, state text, error text)
@@ -29,5 +29,7 @@ language sql stable set search_path = '', pg_temp as $$
          where attempt.run_id = run.run_id and attempt.step_slug = 'undo_' || plan.step_slug
            and attempt.task_index = given.nr - 1 and attempt.output is not null) as anything)
            as returned
-   where run.run_id = _undo_tasks.undo_run_id;
+   where run.run_id = _undo_tasks.undo_run_id
+     and exists (select from pgflowd.runs as known
+                  where known.run_id = run.run_id and known.undo_of is not null);
 $$;

@@ -3,10 +3,11 @@
 -- the singleton key: ask again soon. A child that the task has started before is not started again.
 -- child_id  the id of the child, which the caller makes of task, flow and key given     an object with
 -- `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or `expires_s`, `labels`, `singleton`,
--- `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate` Where another run has the
--- singleton key and is to be returned, its id is kept in a checkpoint, so that the task gets the same
--- one ever after. PF001 when the token holds no live lease; PF006 if the run to be returned is the
--- parent; the errors of start. A cancel of the parent waits for this or comes before it, so it sees each
+-- `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate`. Where another run has the
+-- singleton key and is to be returned, or has the id of the child, which anybody can compute, and is none
+-- of this task, the id is kept in a checkpoint, so that the task gets the same one ever after: then the
+-- child has another id, which nobody can be given. PF001 when the token holds no live lease; PF006 if the
+-- run to be returned is the parent; the errors of start. A cancel of the parent waits for this or comes before it, so it sees each
 -- child; the sweep then cancels them. Security definer, since a worker's role may not lock flows; the
 -- flow first, as a deletion does.
 -- Called by: workers.
@@ -19,8 +20,11 @@ declare
   wishes constant jsonb := parsed -> 'wishes';
   on_conflict constant text := coalesce(wishes ->> 'on_conflict', 'wait');
   mark constant text := 'runs ' || start_child.child_id;
+  own_id uuid := start_child.child_id;
   started uuid;
+  status text;
 begin
+  perform pgflowd._check_reserved(null, null, wishes ->> 'singleton');
   perform from pgflow.flows as flow
     where flow.flow_slug = pgflowd.current_flow(parsed ->> 'flow') for share;
   if on_conflict in ('existing', 'reject')
@@ -30,20 +34,27 @@ begin
        start_child.run_id, start_child.step_slug, start_child.task_index, start_child.token) then
     return null;
   end if;
-  if exists (select from pgflowd.runs as run where run.run_id = start_child.child_id) then
-    return start_child.child_id;
-  elsif on_conflict = 'existing' then
-    select (kept.data ->> 'run')::uuid into started from pgflowd.checkpoints as kept
-     where kept.run_id = start_child.run_id and kept.step_slug = start_child.step_slug
-       and kept.task_index = start_child.task_index and kept.name = mark;
-    if found then
-      return started;
-    end if;
+  select (kept.data ->> 'run')::uuid into started from pgflowd.checkpoints as kept
+   where kept.run_id = start_child.run_id and kept.step_slug = start_child.step_slug
+     and kept.task_index = start_child.task_index and kept.name = mark;
+  if found then
+    return started;
   end if;
+  -- anybody can compute the id: a run that this task has not started is not its child, and keeps the id
+  while exists (select from pgflowd.runs as run where run.run_id = own_id)
+        or exists (select from pgflow.runs as run where run.run_id = own_id) loop
+    if exists (select from pgflowd.runs as run
+                where run.run_id = own_id and run.parent_run_id = start_child.run_id
+                  and run.parent_step = start_child.step_slug
+                  and run.parent_index = start_child.task_index) then
+      return own_id;
+    end if;
+    own_id := pgflowd._run_id_of_key('', 'child ' || own_id);
+  end loop;
 
-  select new.run_id into started
-    from pgflowd.start(
-      parsed ->> 'flow', parsed -> 'input', start_child.child_id,
+  select new.run_id, new.status into started, status
+    from pgflowd._start(
+      parsed ->> 'flow', parsed -> 'input', own_id,
       start_at => coalesce((wishes ->> 'at')::timestamptz,
                            clock_timestamp() + make_interval(secs => (wishes ->> 'delay_s')::float8)),
       expires_at => coalesce((wishes ->> 'expires_at')::timestamptz,
@@ -56,12 +67,13 @@ begin
   if started = start_child.run_id then
     raise exception 'run % has the singleton key % itself', started, quote_literal(wishes ->> 'singleton')
       using errcode = 'PF006', detail = started, hint = 'give its children another key';
-  elsif started = start_child.child_id then
+  elsif status <> 'existing' then
     update pgflowd.runs as run
        set parent_run_id = start_child.run_id, parent_step = start_child.step_slug,
            parent_index = start_child.task_index
      where run.run_id = started;
-  else
+  end if;
+  if started <> start_child.child_id then
     insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, token, data)
     values (start_child.run_id, start_child.step_slug, start_child.task_index, mark,
             start_child.token, jsonb_build_object('run', started));

@@ -39,7 +39,7 @@ begin
         perform pgflowd._start_scheduled(
           mine, moment, format('schedule %s %s', mine.name, extract(epoch from moment)),
           'schedule ' || mine.name);
-      exception when data_exception or program_limit_exceeded or raise_exception then
+      exception when data_exception or program_limit_exceeded or raise_exception or sqlstate 'PF006' then
         failure := format('its run for %s cannot be started: %s', moment, sqlerrm);
         perform pgflowd._tell_schedule(mine.name, failure);
       end;

@@ -1,6 +1,6 @@
 -- _check_input(flow_slug, input): raises as a start would if the flow has a root map that does not take
 -- this input. A release without maps has no such column.
--- Called by: start.   Locks: nothing.
+-- Called by: _start.   Locks: nothing.
 create or replace function pgflowd._check_input(flow_slug text, input jsonb)
 returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin

@@ -1,0 +1,94 @@
+-- _start(…): starts a run as start does, also with an id and keys that no caller may give (_check_reserved).
+-- Called by: _start_scheduled, start, start_child.   Locks: see start.
+create or replace function pgflowd._start(
+  flow_slug text, input jsonb, inout run_id uuid default null,
+  start_at timestamptz default null, expires_at timestamptz default null,
+  labels jsonb default null, key text default null, singleton_key text default null,
+  on_conflict text default 'wait', actor text default null, after uuid[] default null,
+  after_mode text default 'completed', traceparent text default null, tracestate text default null,
+  out status text)
+language plpgsql set search_path = '', pg_temp as $$
+declare
+  has_to_know constant boolean := _start.on_conflict in ('existing', 'reject');
+  is_known boolean;
+  waits constant boolean := coalesce(cardinality(_start.after) > 0, false);
+  due_at timestamptz;
+  holder uuid;
+begin
+  perform pgflowd._check_wishes(_start.run_id, _start.start_at, _start.expires_at, _start.labels, _start.key,
+                                _start.singleton_key, _start.on_conflict, _start.after, _start.after_mode);
+  perform pgflowd._check_trace(_start.traceparent, _start.tracestate);
+  _start.run_id := coalesce(
+    _start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(_start.flow_slug), _start.key), gen_random_uuid());
+  _start.flow_slug := pgflowd.current_flow(_start.flow_slug);
+  perform pgflowd._check_input(_start.flow_slug, _start.input);
+  if not exists (select from pgflow.flows as flow where flow.flow_slug = _start.flow_slug) then
+    raise exception 'there is no flow %', _start.flow_slug using errcode = 'PF002';
+  end if;
+  _start.status := case when _start.expires_at <= now() then 'expired'
+                       when _start.start_at > now() then 'scheduled'
+                       when waits then 'blocked' else 'started' end;
+
+  is_known := exists (select from pgflow.runs as run where run.run_id = _start.run_id);
+  if not is_known and _start.key is not null then  -- an older run, deleted by a foreign core
+    delete from pgflowd.runs as gone
+     where gone.run_id = _start.run_id and gone.state = 'started'
+       and not exists (select from pgflow.runs as run where run.run_id = gone.run_id);
+  end if;
+  is_known := is_known or exists (select from pgflowd.runs as run where run.run_id = _start.run_id);
+  if _start.singleton_key is not null and _start.status <> 'expired' and not is_known then
+    perform pgflowd._watch_runs('{}');  -- raises on a foreign core
+    if not pgflowd._lock_key(_start.singleton_key, has_to_know) then
+      _start.status := case _start.status when 'started' then 'blocked' else _start.status end;
+    end if;
+    holder := pgflowd._key_holder(_start.singleton_key, has_to_know);
+    if holder is not null and _start.on_conflict = 'reject' then
+      raise exception 'run % has the singleton key %', holder, quote_literal(_start.singleton_key)
+        using errcode = 'PF006', detail = holder,
+              hint = 'start it when that one has ended, or let it wait in line';
+    elsif holder is not null and _start.on_conflict = 'existing' then
+      _start.run_id := holder;
+      _start.status := 'existing';
+      return;
+    elsif holder is not null and _start.status = 'started' then
+      _start.status := 'blocked';
+    end if;
+  end if;
+
+  due_at := case when _start.status = 'started' or (waits and _start.status <> 'expired') then _start.expires_at
+                 when _start.status = 'scheduled' then least(_start.start_at, _start.expires_at)
+                 when _start.status = 'blocked' then now() end;
+  if not is_known then
+    insert into pgflowd.runs (run_id, flow_slug, state, input, created_by, start_at, expires_at, due_at,
+                              labels, expired_at, singleton_key, holds_key, replaces, after_mode,
+                              traceparent, tracestate)
+    select _start.run_id, _start.flow_slug,
+           case _start.status when 'expired' then 'ended' when 'started' then 'started'
+                             else 'planned' end,
+           case when _start.status <> 'started' then _start.input end, _start.actor, _start.start_at,
+           _start.expires_at, due_at, _start.labels,
+           case when _start.status = 'expired' then now() end, _start.singleton_key,
+           _start.singleton_key is not null and _start.status = 'started',
+           _start.on_conflict = 'replace', case when waits then _start.after_mode end,
+           _start.traceparent, _start.tracestate
+    on conflict on constraint runs_pkey do nothing;
+    is_known := not found;
+  end if;
+  if is_known and _start.key is not null then
+    _start.status := 'existing';
+  elsif is_known then
+    raise exception 'run % already exists', _start.run_id
+      using errcode = '23505', schema = 'pgflowd', table = 'runs', constraint = 'runs_pkey',
+            detail = format('Key (run_id)=(%s) already exists.', _start.run_id);
+  elsif waits then
+    perform pgflowd._await_runs(_start.run_id, _start.after);
+  elsif _start.status = 'started' then
+    perform from pgflow.start_flow(_start.flow_slug, _start.input, _start.run_id);
+    if _start.singleton_key is not null then
+      perform pgflowd._watch_runs(array[_start.run_id]);
+    end if;
+  end if;
+  if not is_known and due_at is not null then
+    perform pgflowd._notify_due(due_at);
+  end if;
+end $$;
