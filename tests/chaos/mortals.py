@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ class MortalDaemons:
     ) -> None:
         self._setup, self._chance, self._config = setup, chance, config
         self._daemons: dict[str, Daemon | None] = {f"d{n}": None for n in range(count)}
+        self.killed: list[tuple[int, float]] = []  # pids, and when
 
     def start(self) -> None:
         for daemon in self.look_after():
@@ -53,8 +55,16 @@ class MortalDaemons:
         ]  # fmt: skip
         if not pids:
             return False
+        pid = self._chance.choice(pids)
+        self.killed.append((pid, time.time()))
         with suppress(ProcessLookupError):
-            os.kill(self._chance.choice(pids), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+        return True
+
+    def drain(self) -> bool:
+        """Let a daemon drain, and then end."""
+        with suppress(ProcessLookupError):
+            os.kill(self._chance.choice(self.look_after()).pid, signal.SIGTERM)
         return True
 
 

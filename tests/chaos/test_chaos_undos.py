@@ -97,3 +97,13 @@ def test_random_runs_are_undone_while_processes_and_the_server_are_killed() -> N
 
     assert seen.wrong == [], f"make undos SEED={seed}"
     assert seen.seen["undone"] > 10, seen.seen
+
+
+@covers("G22")
+def test_of_branches_that_return_as_another_fails_each_is_undone_exactly_once() -> None:
+    seed = random.SystemRandom().randrange(10**6)
+
+    seen = undos.survive(seed, runs=16, daemons=1, is_calm=True)
+
+    assert seen.wrong == [], f"python tests/chaos/undos.py --calm --seed {seed}"
+    assert seen.seen["undone"] > 10 and not seen.seen["excused"], seen.seen

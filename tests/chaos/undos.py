@@ -4,6 +4,10 @@ workers, sweepers, whole daemons and the server are killed.
 
     python tests/chaos/undos.py --runs 1000 --seed 7      make undos RUNS=1000 SEED=7
 
+Half of the runs are races: their branches return at about the moment at which one of them fails,
+or at which the run is cancelled or its daemon stops. What handlers wrote down right before they
+returned is undone exactly once, unless a process of theirs was killed before its result was taken.
+
 In the end each run that was to be undone is `undone` or `undo_failed` by itself. What the handlers
 wrote down is compared with the tables: undone is what completed, and nothing else; in order; and
 nothing of a run is executed once its undo has begun.
@@ -42,9 +46,11 @@ CONFIG: dict[str, dict[str, Any]] = {
         "max_concurrency": 8,
         "max_restarts": 100_000,
         "backoff_max": "500ms",
+        "kill_grace": "20s",  # no handler takes as long: none is killed but by chance
     },
     "supervisor": {"max_restarts": 100_000, "backoff_min": "10ms", "backoff_max": "500ms"},
     "logging": {"level": "info"},
+    "flows.saga_async": {"max_concurrency": 16, "tasks_per_runner": 8},
 }
 OPEN = """
 select (select count(*) from pgflow.runs where status = 'started')
@@ -52,7 +58,19 @@ select (select count(*) from pgflow.runs where status = 'started')
 """
 LEDGER = """
 create temp table ledger (event text, run_id uuid, step_slug text, task_index int, token bigint,
-                          at float8)
+                          at float8, wall float8, pids jsonb)
+"""
+KILLED_TABLE = "create temp table killed (pid int, at float8)"
+# `is_excused`: a process was killed between what a handler wrote down and the end of its attempt
+RETURNED = """
+create temp table returned as
+select line.*, attempt.outcome, exists (
+         select from killed
+          where line.pids @> to_jsonb(killed.pid) and killed.at >= line.wall - 0.05
+            and (attempt.ended_at is null
+                 or killed.at <= extract(epoch from attempt.ended_at) + 0.2)) as is_excused
+  from ledger as line left join pgflowd.attempts as attempt using (token)
+ where line.event in ('did', 'undid')
 """
 TO_UNDO = """
 create temp table to_undo as
@@ -98,6 +116,33 @@ WRONG = {
         select * from to_undo
          where undone > 0 and not (undo is not null and (has_completed or was_late)
                                    or undo = 'attempted' and was_tried)""",
+    "returned, told as undone, and is not": """
+        select done.* from returned as done
+          join pgflow.runs as run using (run_id)
+          join pgflowd.runs as ours on ours.run_id = run.run_id and ours.undo_state = 'undone'
+          join pgflowd.step_options as option
+            on option.flow_slug = run.flow_slug and option.step_slug = done.step_slug
+         where done.event = 'did' and not done.is_excused and option.undo is not null
+           and not exists (select from ledger as undid
+                            where undid.event = 'undid'
+                              and (undid.run_id, undid.step_slug, undid.task_index)
+                                  = (done.run_id, done.step_slug, done.task_index))""",
+    "undone though it never returned": """
+        select undid.* from ledger as undid
+          join pgflow.runs as run using (run_id)
+          join pgflowd.step_options as option
+            on option.flow_slug = run.flow_slug and option.step_slug = undid.step_slug
+         where undid.event = 'undid'
+           and not exists (select from ledger as done
+                            where (done.event = 'did'
+                                   or option.undo = 'attempted' and done.event = 'start')
+                              and (done.run_id, done.step_slug, done.task_index)
+                                  = (undid.run_id, undid.step_slug, undid.task_index))""",
+    "undone twice": """
+        select run_id, step_slug, task_index, array_agg(outcome) from returned
+         where event = 'undid' group by 1, 2, 3
+        having count(*) filter (where outcome = 'completed') > 1
+            or count(*) > 1 and array_agg(outcome) <@ array['completed']""",
     "executed though its undo had begun": """
         select done.* from ledger as done
          where done.event in ('start', 'did')
@@ -129,8 +174,11 @@ WRONG = {
 class Undos:
     """Daemons, runs, and what is done to them."""
 
-    def __init__(self, seed: int, daemons: int, setup: DaemonSetup, dsn: str) -> None:
+    def __init__(
+        self, seed: int, daemons: int, setup: DaemonSetup, dsn: str, *, is_calm: bool
+    ) -> None:
         self.setup, self.dsn = setup, dsn
+        self.is_calm = is_calm  # nothing is killed; daemons drain
         self.chance = random.Random(seed)
         self.daemons = MortalDaemons(setup, daemons, self.chance, CONFIG)
         self.seen: Counter[str] = Counter()
@@ -162,9 +210,12 @@ class Undos:
     def start_runs(self, wanted: int) -> None:
         ((opened,),) = self.rows(OPEN)
         for _ in range(min(RUNS_AT_ONCE - opened, wanted - self.seen["runs"])):
-            flow = f"saga_{self.chance.randrange(undo_flows.FLOWS)}"
+            ordinary = f"saga_{self.chance.randrange(undo_flows.FLOWS)}"
+            flow = self.chance.choice([ordinary, ordinary, *undo_flows.RACES])
             found = self.rows("select step_slug from pgflow.steps where flow_slug = %s", flow)
             steps = [step for (step,) in found]
+            if flow in undo_flows.RACES:
+                steps = ["breaks", "tears"]
             fails = self.chance.choice([*steps, *steps, ""])
             # of this step the first undo fails
             refuses = self.chance.choice([*steps, *[""] * 20])
@@ -174,14 +225,17 @@ class Undos:
             self.seen["runs"] += 1
 
     def do_something(self) -> None:
-        acts = (self.kill, self.kill_the_server, self.cancel, self.undo, self.again)
-        weights = (9, 0.4, 1, 2, 1)
+        acts = (self.kill, self.kill_the_server, self.cancel, self.undo, self.again, self.drain)
+        weights = (0, 0, 3, 2, 1, 1) if self.is_calm else (9, 0.4, 2, 2, 1, 0)
         (act,) = self.chance.choices(acts, weights)
         if act():
             self.seen[act.__name__] += 1
 
     def kill(self) -> bool:
         return self.daemons.kill(self.chance.choice(KILLED))
+
+    def drain(self) -> bool:
+        return self.daemons.drain()
 
     def kill_the_server(self) -> bool:
         """A backend that is killed takes all others with it, and the server begins anew."""
@@ -231,20 +285,26 @@ class Undos:
         with self.conn.cursor().copy("copy ledger from stdin") as copy, self.ledger.open() as lines:
             for line in lines:
                 copy.write_row(json.loads(line))
+        self.rows(KILLED_TABLE)
+        with self.conn.cursor().copy("copy killed from stdin") as copy:
+            for killed in self.daemons.killed:
+                copy.write_row(killed)
+        self.rows(RETURNED)
         self.rows(TO_UNDO)
         for what, query in WRONG.items():
             if found := self.rows(query):
                 self.wrong.append(f"{len(found)} times: {what}: {found[:3]}")
         ((tasks, late, undone, again),) = self.rows(FIGURES)
         self.seen |= {"tasks to undo": tasks, "late": late, "undone": undone, "twice": again}
+        ((self.seen["excused"],),) = self.rows("select count(*) from returned where is_excused")
         query = "select status, count(*) from pgflowd.run_status where undo_of is null group by 1"
         self.seen |= {f"runs {status}": number for status, number in self.rows(query)}
 
 
-def survive(seed: int, runs: int, daemons: int = DAEMONS) -> Undos:
+def survive(seed: int, runs: int, daemons: int = DAEMONS, *, is_calm: bool = False) -> Undos:
     """Let so many runs be undone while all is killed; what was seen, and what was wrong."""
     with place(Path(undo_flows.__file__).read_text()) as (setup, dsn):
-        one = Undos(seed, daemons, setup, dsn)
+        one = Undos(seed, daemons, setup, dsn, is_calm=is_calm)
         one.daemons.start()
         while one.seen["runs"] < runs:
             one.start_runs(runs)
@@ -263,9 +323,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--calm", action="store_true", help="daemons drain, and nothing is killed")
     given = parser.parse_args()
     began = time.monotonic()
-    one = survive(given.seed, given.runs)
+    one = survive(given.seed, given.runs, is_calm=given.calm)
     seen = {"seed": given.seed, "seconds": round(time.monotonic() - began), **one.seen}
     sys.stdout.write("".join(f"{name}: {value}\n" for name, value in seen.items()))
     if one.wrong:
