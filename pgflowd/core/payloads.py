@@ -2,7 +2,9 @@
 What the dashboard shows of inputs, outputs and payloads, as `[web] payloads` says. Pure.
 
 `Payloads.of` takes a document and returns it with its values as they may be shown. It is called
-where documents are read, so that pages, the API and streams show the same.
+where documents are read, so that pages, the API and streams show the same. Unless all is shown,
+labels are treated as values, and in every other text, such as an error, what looks like a secret is
+hidden as it is in the log.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from pgflowd.core.documents.values import ValueMember, ValuePart
-from pgflowd.core.redact import HIDDEN, redact_value
+from pgflowd.core.redact import HIDDEN, redact, redact_value
 from pgflowd.core.text import counted, size
 
 T = TypeVar("T")
+LABELS = "labels"
 VALUES = frozenset({"input", "output", "flow_input", "payload", "data"})  # fields of documents
 
 
@@ -47,15 +50,24 @@ class Payloads:
             changes = {}
             for each in fields(part):
                 before = getattr(part, each.name)
-                after = self.show(before) if each.name in VALUES else self._within(before)
+                after = self._field(each.name, before)
                 if after is not before:
                     changes[each.name] = after
             return replace(part, **changes) if changes else part
+        if type(part) is str:  # and no status
+            return redact(part)
         if isinstance(part, Mapping):
             return {key: self._within(each) for key, each in part.items()}
         if isinstance(part, list | tuple) and not hasattr(part, "_fields"):
             return type(part)([self._within(each) for each in part])
         return part
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name in VALUES:
+            return self.show(value)
+        if name == LABELS and value is not None:
+            value = redact_value(value, self.keys)
+        return self._within(value)
 
     def _part(self, part: ValuePart) -> ValuePart:
         """A part of a value, which may lie below a key that is hidden, or have one."""

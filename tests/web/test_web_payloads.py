@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from psycopg.types.json import Jsonb
 from support.dashboard import Running, running
 
 SECRET = "hunter2"
@@ -24,6 +25,29 @@ def test_a_secret_in_an_input_is_shown_only_if_it_may_be(database, shop, mode):
     assert "***" in values or mode == "shown"
 
 
+@pytest.mark.parametrize("mode", ["redacted", "hidden", "shown"])
+def test_a_secret_in_a_label_or_an_error_is_shown_only_if_it_may_be(database, shop, mode):
+    labels = Jsonb({"Password": SECRET, "env": "prod"})
+    start = "select run_id from pgflowd.start('send_email', '1', labels => %s, actor => 'jane')"
+    run = shop.value(start, labels)
+    (task,) = shop.claim_all("send_email").values()
+    text = f"OSError: cannot log in with password={SECRET} at postgresql://u:{SECRET}@db"
+    shop.fail(task, text, retry=False, traceback=f"Traceback: {text}")
+    with running(database.dsn, auth="none", payloads=mode, redact=KEYS) as made:
+        seen = {path: text_of(made, path.format(run=run)) for path in TEXTS}
+
+    assert all(SECRET not in text for text in seen.values()) == (mode != "shown"), [
+        path for path, text in seen.items() if SECRET in text
+    ]
+    assert "cannot log in" in seen["/runs"] and "prod" in seen["/runs/{run}"]
+
+
+TEXTS = (
+    "/", "/runs", "/dead", "/runs/{run}", "/runs/{run}?view=attempts", "/runs/{run}?view=timeline",
+    "/runs/{run}/steps/perform?task=0", "/api/1/overview", "/api/1/runs", "/api/1/dead",
+    "/api/1/runs/{run}", "/api/1/runs/{run}?view=attempts", "/api/1/runs/{run}?view=timeline",
+    "/api/1/runs/{run}/steps/perform", "/api/1/runs/{run}/events", "/fragments/runs/{run}",
+)  # fmt: skip
 PATHS = (
     "/", "/runs", "/runs/{run}", "/runs/{run}?view=values", "/runs/{run}?view=attempts",
     "/runs/{run}?view=timeline", "/runs/{run}/steps/website", "/flows/analyze_website/start",
