@@ -29,9 +29,8 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     └── Bug              E9xx    a mistake in pgflowd
 
 Several mistakes at once are `Problem` values; `ConfigError` and `FlowError` carry a list of
-them. `TITLES` is the registry of codes: a code is never used again for something else, and each
-has a page in docs/errors and a test that provokes it. `Fail` and `RetryAfter`, which users raise in
-handlers, are in `flow.py`, because they are requests and not errors of pgflowd.
+them. `TITLES` is the registry of codes: a code is never used again for something else, and each has
+a page in docs/errors and a test that provokes it. `Fail` and `RetryAfter` are no errors of pgflowd.
 """
 
 from __future__ import annotations
@@ -154,6 +153,7 @@ TITLES: dict[str, str] = {
     "E430": "the time of a wait or a start cannot be used",
     "E431": "what a handler wrote cannot be committed",
     "E432": "the wishes of a start cannot be met",
+    "E433": "the lifespan of a flow failed",
     "E501": "the dashboard would be open to others",
     "E502": "a file with logins cannot be used",
     "E503": "the dashboard is not installed",

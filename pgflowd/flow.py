@@ -36,6 +36,7 @@ from typing import (
 from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
+from pgflowd.core.definition.lifespan import lifespan_problems
 from pgflowd.core.definition.limit import Limit
 from pgflowd.core.definition.options import (
     FlowOptions,
@@ -51,7 +52,13 @@ from pgflowd.core.definition.options import (
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.definition.shape import Shape, shape_of
-from pgflowd.core.definition.spec import DecoratedHandler, DecoratedUndo, FlowSpec, StepSpec
+from pgflowd.core.definition.spec import (
+    DecoratedHandler,
+    DecoratedUndo,
+    FlowSpec,
+    LifespanSpec,
+    StepSpec,
+)
 from pgflowd.core.definition.typed_flow import with_codecs
 from pgflowd.core.definition.undo import undo_flow_of
 from pgflowd.core.definition.waiting_steps import approval_handler, wait_handler, wait_problems
@@ -91,6 +98,7 @@ class Flow:
         self._undos: list[DecoratedUndo] = []
         self._retired: list[tuple[int, DecoratedHandler]] = []
         self._misuses: list[Problem] = []  # of the decorators
+        self._lifespan: LifespanSpec | None = None
         self._spec: FlowSpec | None = None
         self._is_job = False
 
@@ -176,6 +184,16 @@ class Flow:
 
         return decorate
 
+    def lifespan(self, function: Handler) -> Handler:
+        """
+        Let a generator function, sync or async, be entered once for each runner, before its first
+        task, and left at its end; what it yields is `ctx.resources`.
+        """
+        name, place = getattr(function, "__name__", repr(function)), _place_of(function)
+        self._misuses += lifespan_problems(self.slug, function, name, place, self._lifespan)
+        self._lifespan, self._spec = LifespanSpec(name, place, function), None
+        return function
+
     def check(self) -> list[Problem]:
         """All errors and warnings of the definition, by file and line."""
         problems = [*self._misuses, *flow_problems(self.written)]
@@ -220,7 +238,14 @@ class Flow:
         undos = tuple(each.spec(slugs) for each in self._undos)
         retired = tuple((since, each.spec({})) for since, each in self._retired)
         return FlowSpec(
-            self.slug, self.place, self.options, steps, undos, retired, is_job=self._is_job
+            self.slug,
+            self.place,
+            self.options,
+            steps,
+            undos,
+            retired,
+            is_job=self._is_job,
+            lifespan=self._lifespan,
         )
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:

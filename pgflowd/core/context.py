@@ -93,6 +93,10 @@ class Context(Protocol):
         """When the run was to begin, if its start said so."""
 
     @property
+    def resources(self) -> Any:
+        """What the flow's lifespan has yielded in this process; None without one."""
+
+    @property
     def undo(self) -> Undo | None:
         """What an undo handler undoes; None for others."""
 

@@ -49,6 +49,7 @@ class PlainContext(StartingContext):
     token: int = 1
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
     caps: frozenset[str] = frozenset()
+    resources: Any = None
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduled_for: datetime | None = None
     traceparent: str | None = None

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,7 +23,7 @@ import psycopg
 
 from pgflowd.core import context
 from pgflowd.core.completion import is_busy
-from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.definition.versions import Code, facts_of, with_run
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored
@@ -84,9 +84,11 @@ def drain(dsn: str, flows: Flows, *, hurry: bool = False) -> list[Run]:
 
 
 def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:
-    with connect(dsn, name="pgflowd test") as conn:
+    with connect(dsn, name="pgflowd test") as conn, ExitStack() as lifespans:
         deploy(conn, flows)
         drainers = [Drainer(conn, dsn, flow) for flow in flows_of(flows)]
+        for each in drainers:
+            lifespans.enter_context(each.lifespan())
         run_ids: dict[str, None] = {}
         while True:
             did = bool(execute(conn, due.process_due()).done)
@@ -118,7 +120,9 @@ class Drainer:
         self._caps = sorted({need for each in needs for need in each})
         workers.insert_row(conn, self.worker_id, self._slug, flow.slug, self._caps)
         self._socket = InProcessSocket(conn, dsn, self.worker_id)
-        self._runner = InProcessRunner(flow.slug, self._socket, frozenset(self._caps))
+        lifespan = flow.spec.lifespan
+        self._runner = InProcessRunner(flow.slug, self._socket, frozenset(self._caps), lifespan)
+        self.lifespan = self._runner.lifespan
 
     def claim(self) -> list[Task]:
         query = tasks.claim(self._slug, self.worker_id, 10, None, self._with_run, self._caps)
@@ -151,12 +155,27 @@ class Drainer:
 class InProcessRunner(RunnerProcess):
     """A runner that leaves this process as it is."""
 
-    def __init__(self, flow: str, socket: InProcessSocket, caps: frozenset[str]) -> None:
-        super().__init__(flow, "", socket, MAX_OUTPUT_BYTES, caps)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        flow: str,
+        socket: InProcessSocket,
+        caps: frozenset[str],
+        lifespan: LifespanSpec | None,
+    ) -> None:
+        super().__init__(flow, "", socket, MAX_OUTPUT_BYTES, caps, lifespan=lifespan)  # type: ignore[arg-type]
         self._caller = self._raising = RaisingCaller()
+        self._caller.resources = self._resources
         self._leftovers = NoLeftovers()  # type: ignore[assignment]
         self._wants_changes = False
         self._log_forwarder.setLevel(100)
+
+    @contextmanager
+    def lifespan(self) -> Iterator[None]:
+        self._resources.enter()
+        try:
+            yield
+        finally:
+            self._resources.leave()
 
     def execute(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Return what a runner sends at the end of a task."""

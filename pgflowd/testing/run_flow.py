@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
@@ -44,6 +43,8 @@ from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
+from pgflowd.processes.runner.resources import Resources
+from pgflowd.testing.awaiting import apart, awaited
 from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import (
     ClaimedRecord,
@@ -127,7 +128,8 @@ def run_flow(
 def _executed(engine: Engine, handlers: TestedHandlers) -> FlowRun:
     """Execute the run of these handlers to its end."""
     handlers.now = lambda: engine.now
-    execute_tasks(engine, handlers)
+    with handlers.lifespan():
+        execute_tasks(engine, handlers)
     started = tuple(handlers.children.started.values())
     return result_of(engine, handlers.run, handlers.tracebacks, started)
 
@@ -215,6 +217,7 @@ class TestedHandlers:
         self.children = TestedChildren({})
         self.now: Callable[[], float] = lambda: 0.0  # virtual time
         self.tracebacks: dict[Key, str] = {}  # of each task's last failure
+        self.resources = Resources()
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
         for slug, raised in fail.items():
@@ -222,6 +225,16 @@ class TestedHandlers:
         for slug, mocked in mock.items():
             if callable(mocked):
                 refuse_unknown_parameters(self.steps[slug], mocked)
+
+    @contextmanager
+    def lifespan(self) -> Iterator[None]:
+        """Enter the flow's lifespan, as a runner does."""
+        self.resources = Resources(self.flow.spec.lifespan)
+        apart(self.resources.enter)
+        try:
+            yield
+        finally:
+            apart(self.resources.leave)
 
     def execute(self, record: ClaimedRecord) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
@@ -265,7 +278,7 @@ class TestedHandlers:
         if step.slug in self.mock:
             arguments = named_by(handler, arguments)
         output = handler(**arguments)
-        return _awaited(output) if inspect.iscoroutine(output) else output
+        return awaited(output, self.resources) if inspect.iscoroutine(output) else output
 
     def _context(self, record: ClaimedRecord) -> TestedContext:
         return TestedContext(
@@ -281,6 +294,7 @@ class TestedHandlers:
             attempt=record.attempt,
             max_attempts=record.max_attempts,
             token=record.attempt,
+            resources=self.resources.value,
             caps=self.run.states[record.step_slug].tasks[record.task_index].caps,
             deadline=self.moment() + timedelta(seconds=record.timeout_s),
             labels=self.labels,
@@ -377,19 +391,3 @@ def _refuse_unanswered(run: EngineRun) -> None:
         remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
         text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
         raise RuntimeError(f"{text}; {remedy}")
-
-
-def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What an async handler returns; it gets a new event loop, in a thread where one is running."""
-
-    def execute() -> Any:
-        # a factory, since `asyncio.run` would take away the thread's own loop
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(coroutine)
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return execute()
-    with ThreadPoolExecutor(1, "async handler") as thread:
-        return thread.submit(copy_context().run, execute).result()

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,16 @@ SURVIVES = {"max_attempts": 100, "base_delay": 0}
 
 def note(ctx: Context, event: str, output: Any = None) -> None:
     """Write one line, in one piece."""
+    write(event, [ctx.run_id, ctx.flow_slug, ctx.step_slug, ctx.task_index, ctx.token], output)
+
+
+def note_life(event: str) -> None:
+    """The same of the runner itself; its start tells it from others of its pid."""
+    write(event, [None] * 5, Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+
+
+def write(event: str, task: list[Any], output: Any) -> None:
     at = time.clock_gettime(time.CLOCK_BOOTTIME)
-    task = [ctx.run_id, ctx.flow_slug, ctx.step_slug, ctx.task_index, ctx.token]
     line = json.dumps([event, *task, DAEMON, os.getpid(), at, output]).encode() + b"\n"
     handle = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -120,9 +129,20 @@ def beside(run: dict[str, Any], ctx: Context) -> int:
 unlucky = Flow("unlucky", timeout=2, **SURVIVES)
 
 
+@unlucky.lifespan
+def loaded() -> Iterator[int]:
+    note_life("entered")
+    if random.random() < 0.05:
+        raise ConnectionError("as it happens")
+    yield os.getpid()
+    note_life("left")
+
+
 @unlucky.map
 def dice(item: int, ctx: Context) -> int:
     work(ctx, random.random() / 20)
+    if ctx.resources != os.getpid():
+        note(ctx, "stranger", ctx.resources)
     thrown = random.random()
     if thrown < 0.10:
         raise ValueError("bad luck")
@@ -145,8 +165,20 @@ def dice(item: int, ctx: Context) -> int:
 shared = Flow("shared", timeout=3, **SURVIVES)
 
 
+@shared.lifespan
+async def one_loop() -> AsyncIterator[asyncio.AbstractEventLoop]:
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(asyncio.sleep(3600))
+        note_life("entered")
+        yield asyncio.get_running_loop()
+        beat.cancel()
+        note_life("left")
+
+
 @shared.map
 async def waits(item: int, ctx: Context) -> int:
+    if ctx.resources is not asyncio.get_running_loop():
+        note(ctx, "stranger")
     """Waits beside others in one event loop, which it now and then ends or blocks."""
     note(ctx, "start")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What handlers wrote down of attempts that they left unspent, compared with the tables."""
+"""What handlers wrote down of attempts that they left unspent, and of their runners' lifespans."""
 
 from __future__ import annotations
 
@@ -22,8 +22,18 @@ select t.run_id, t.step_slug, t.task_index, t.attempts_count, count(a.token) as 
  group by 1, 2, 3, 4 having t.attempts_count > count(a.token)
 """
 
+LIVES = """
+select pid, output, count(*) filter (where event = 'entered') as entered,
+       count(*) filter (where event = 'left') as left_
+  from oracle where event in ('entered', 'left') group by 1, 2
+having count(*) filter (where event = 'entered') <> 1 or count(*) filter (where event = 'left') > 1
+"""
+STRANGERS = "select run_id, step_slug, task_index, token from oracle where event = 'stranger'"
+
 
 def troubles(conn: psycopg.Connection[Any]) -> list[str]:
     """Attempts that were spent although their handlers asked to wait."""
     found = [f"spent although it asked: {tuple(map(str, row))}" for row in conn.execute(ASKED)]
+    found += [f"a lifespan entered or left again: {row}" for row in conn.execute(LIVES)]
+    found += [f"resources of another runner: {row}" for row in conn.execute(STRANGERS)]
     return found + [f"too many were spent: {tuple(map(str, row))}" for row in conn.execute(SPENT)]

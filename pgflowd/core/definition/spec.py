@@ -107,6 +107,15 @@ class UndoSpec:
 
 
 @dataclass(frozen=True)
+class LifespanSpec:
+    """The generator function of a flow that each runner enters before its first task."""
+
+    name: str
+    place: str
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True)
 class FlowSpec:
     """A flow: its steps in the order of writing."""
 
@@ -117,6 +126,7 @@ class FlowSpec:
     undos: tuple[UndoSpec, ...] = ()
     retired: tuple[tuple[int, StepSpec], ...] = ()  # for versions before this one, a handler
     is_job: bool = False
+    lifespan: LifespanSpec | None = None
 
     @property
     def decodes(self) -> bool:

@@ -64,7 +64,8 @@ def undo_flow_of(flow: FlowSpec) -> FlowSpec:
     options = {name: value for name, value in flow.options.items() if name in defaults}
     steps = tuple(made[slug] for slug in order)
     retired = tuple((_OLDER, step) for step in older.values())
-    return FlowSpec(f"{PREFIX}{flow.slug}", flow.place, options, steps, retired=retired)
+    slug, lifespan = f"{PREFIX}{flow.slug}", flow.lifespan
+    return FlowSpec(slug, flow.place, options, steps, retired=retired, lifespan=lifespan)
 
 
 def nearest_undoable(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
+from pgflowd.core.worker import actions, events, failure_text, lifespans, run_log, sharing
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_moves import move, move_task, put_tasks, take_back, without
 from pgflowd.core.worker.runner_state import (
@@ -56,7 +56,9 @@ def stop_working(transition: WorkerTransition, mode: WorkerMode) -> None:
 def retire(
     transition: WorkerTransition, runner: RunnerState, cause: EndCause = EndCause.SURPLUS
 ) -> None:
-    due_at = transition.now + RETIRE_LIMIT_S
+    options = transition.state.options
+    limit_s = max(RETIRE_LIMIT_S, options.kill_grace_s) if options.lifespan else RETIRE_LIMIT_S
+    due_at = transition.now + limit_s
     changes: dict[str, Any] = {"tasks": NO_TASKS, "cause": cause}
     move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, **changes)
     transition.do(actions.CloseRunner(runner.id))
@@ -110,6 +112,9 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         transition.log_problem("error", text, **_naming(runner))
         _report_end(transition, runner, events.Reaped(runner.id, 9))
         move(pool, runner, RunnerPhase.STUCK, tasks=NO_TASKS, result=None)
+    elif runner.phase is RunnerPhase.STARTING and runner.is_forked:
+        why = f"it did not yield within {transition.state.options.start_timeout_s:g} s"
+        _cannot_begin(transition, runner, why)
     else:  # STARTING or ENDED: the zygote was to fork or to reap it
         limit_at = pool.zygote_answered_at + ZYGOTE_LIMIT_S  # it may be busy with others
         due_at = limit_at if transition.now < limit_at else NEVER
@@ -215,6 +220,10 @@ def _naming(runner: RunnerState) -> dict[str, Any]:
 def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     """Its task is released, not failed; three in a row are a bug of ours or of the module."""
     state = transition.state
+    if state.options.lifespan:
+        why = "it ended its process before it had yielded"
+        lifespans.failed(transition, runner.tasks.values(), why)
+        return
     state.runners.unready_deaths += 1
     text = "a runner ended before it was ready"
     transition.log_problem("warning", text, **_naming(runner))
@@ -224,6 +233,20 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
         text = f"{MAX_UNREADY_DEATHS} runners in a row ended before they were ready"
         transition.will_exit(70, text, ("E402", text))
         stop_working(transition, WorkerMode.DRAINING)
+
+
+def unready(transition: WorkerTransition, event: lifespans.RunnerUnready) -> None:
+    """A runner says that its lifespan has failed, and ends."""
+    runner = transition.state.runners.by_id.get(event.id)
+    if runner is not None and runner.phase is RunnerPhase.STARTING:
+        _cannot_begin(transition, runner, event.text, traceback=event.traceback)
+
+
+def _cannot_begin(
+    transition: WorkerTransition, runner: RunnerState, why: str, **fields: Any
+) -> None:
+    lifespans.failed(transition, runner.tasks.values(), why, **fields)
+    kill(transition, runner, EndCause.UNREADY, tasks=NO_TASKS)
 
 
 def reaped(transition: WorkerTransition, event: events.Reaped) -> None:

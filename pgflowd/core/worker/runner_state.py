@@ -83,6 +83,7 @@ class EndCause(Enum):
     BAD_FRAME = "bad frame"
     LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
     SURPLUS = "surplus"  # it has no task
+    UNREADY = "unready"  # its lifespan has failed, or takes too long
     ROOM = "room"  # another worker's runner needs the place
 
 
@@ -141,6 +142,7 @@ class RunnerState(NamedTuple):
     tasks: Mapping[int, AssignedTask] = NO_TASKS  # by token; never changed, but replaced
     tasks_left: int = 1  # how many more it may be given
     loop: LoopState | None = None  # the event loop that its tasks share, if they do
+    is_forked: bool = False
     cause: EndCause | None = None
     bad_frame: tuple[str, str] = ("", "")  # error code and text
     result: TaskReport | None = None  # settled; reported when the runner is reaped
@@ -162,6 +164,7 @@ class RunnerPool(Part):
     spare: int = 0  # starting runners without a task
     last_id: int = 0
     unready_deaths: int = 0  # in a row
+    trouble: str = ""  # why no runner could begin lately, since its lifespan fails
     pace_s: float = 1.0  # how long a task took lately
     forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
     fork_delay_s: float = 0.0  # after the last refusal

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, room, run_log, runner_ends, sharing
+from pgflowd.core.worker import actions, events, lifespans, room, run_log, runner_ends, sharing
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_moves import move, put_tasks, without
 from pgflowd.core.worker.runner_state import (
@@ -44,6 +44,8 @@ def deadline(pool: RunnerPool) -> float:
 def free_places(pool: RunnerPool, options: WorkerOptions) -> int:
     """How many tasks more the runners can begin now; fewer while forks are paused."""
     idle = len(pool.idle) + pool.spare
+    if pool.trouble and not pool.forks_from:  # try one
+        return max(idle, 1)
     if options.shared_steps:
         places = sharing.free_places(pool, options)
         return min(places, idle + sharing.room(pool, options)) if pool.forks_from else places
@@ -64,14 +66,16 @@ def next_end_s(pool: RunnerPool) -> float:
 
 
 def forked(transition: WorkerTransition, event: events.Forked) -> None:
-    pool = transition.state.runners
-    if pool.forks_from:
-        transition.state.schedule.is_due = True
-    pool.fork_delay_s = pool.forks_from = 0.0
+    pool, options = transition.state.runners, transition.state.options
+    if not pool.trouble:  # else forks go on when a runner is ready
+        if pool.forks_from:
+            transition.state.schedule.is_due = True
+        pool.fork_delay_s = pool.forks_from = 0.0
     pool.zygote_answered_at = transition.now
     runner = pool.by_id.get(event.id)
     if runner and runner.phase is RunnerPhase.STARTING:
-        pool.by_id[event.id] = runner._replace(due_at=NEVER)
+        due_at = transition.now + options.start_timeout_s if options.lifespan else NEVER
+        pool.by_id[event.id] = runner._replace(due_at=due_at, is_forked=True)
 
 
 def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
@@ -99,6 +103,10 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
     state = transition.state
     pool, runner = state.runners, state.runners.by_id.get(event.id)
     pool.unready_deaths = 0
+    if pool.trouble:
+        lifespans.succeeded(pool)
+        state.schedule.is_due = True
+        transition.log("info", "worker.recovered")
     if runner is None or runner.phase is not RunnerPhase.STARTING:
         return
     due_at = transition.now + state.options.runner_idle_s

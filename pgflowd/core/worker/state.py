@@ -92,6 +92,8 @@ class WorkerOptions:
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
     keeps_all_output: bool = False  # of tasks that complete, too
     is_debug: bool = False  # each completed task, step and run has a log record, too
+    lifespan: str | None = None  # the function that each runner executes before its first task
+    start_timeout_s: float = 60.0  # for that
 
 
 class UnassignedTask(NamedTuple):

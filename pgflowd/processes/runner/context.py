@@ -91,6 +91,7 @@ class RunnerContext(StartingContext):
         max_bytes: int,
         caps: frozenset[str],
         trace: TaskTrace | None,
+        resources: Any = None,
     ) -> None:
         head = frame.head
         self.run_id: str = head["run"]
@@ -100,14 +101,13 @@ class RunnerContext(StartingContext):
         self.attempt: int = head["attempt"]
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
-        self.caps = caps  # of the worker
+        self.caps, self.resources = caps, resources  # of the worker; of the runner
         self.undo: Undo | None = None
         self.cancelled = StopFlag()
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
         self._steps = steps
-        self._socket = worker_socket
-        self._connect = connect
+        self._socket, self._connect = worker_socket, connect
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
         self._of_memos: MemoWork | None = None
@@ -135,7 +135,7 @@ class RunnerContext(StartingContext):
 
     def _send_line(self, stream: str, text: str, is_late: bool) -> None:
         note = {"level": "info", "stream": stream, "text": text, "token": self.token}
-        self._socket.note(note | {"late": True} if is_late else note)
+        self._socket.note({**note, "late": True} if is_late else note)
 
     @cached_property
     def stopping(self) -> StopEvent:

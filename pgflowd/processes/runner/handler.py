@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from pgflowd.processes.runner.resources import Resources
+
 _SLICE_S = 0.02  # so soon a wait notices SIGTERM
 _MAX_FRAMES = 100  # as many as faulthandler writes
 EXIT_BY_TERM = 128 + signal.SIGTERM  # as shells report it
@@ -59,6 +61,7 @@ class Caller:
         self._end_all: Callable[[], None] | None = None  # tasks that share a loop
         self._is_busy = False  # with handlers, or what they returned
         self._forking = threading.local()
+        self.resources = Resources()  # whose loop async handlers use, if it has one
 
     def be_idle(self) -> None:
         """The results are sent: SIGTERM may end the process again."""
@@ -111,6 +114,12 @@ class Caller:
         return self._await(value) if inspect.iscoroutine(value) else value
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self.resources.loop is not None:
+            self._loop = self.resources.loop
+            try:
+                return self.resources.run(coroutine, self._began)
+            finally:
+                self._loop = self._task = None
         # by a factory, else the thread would have "no current event loop" from then on
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             loop = runner.get_loop()
@@ -120,6 +129,9 @@ class Caller:
                 return loop.run_until_complete(task)
             finally:
                 self._loop = self._task = None
+
+    def _began(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
 
     def _terminated(self, number: int, frame: object) -> None:
         if self._end_all is not None:

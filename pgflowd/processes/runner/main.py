@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
@@ -22,7 +23,8 @@ import setproctitle
 
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
-from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.spec import LifespanSpec, StepSpec
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.step_codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
@@ -41,6 +43,8 @@ from pgflowd.processes.runner.execution import (
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
 from pgflowd.processes.runner.log_forwarder import LogForwarder
+from pgflowd.processes.runner.raised import traceback_of
+from pgflowd.processes.runner.resources import Resources
 from pgflowd.processes.runner.sessions import KEPT_S, Sessions
 from pgflowd.processes.runner.shared_loop import SharedLoop
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
@@ -60,12 +64,14 @@ class RunnerProcess:
         sentry: str = "off",
         *,
         are_traced: bool = False,
+        lifespan: LifespanSpec | None = None,
     ) -> None:
         self._flow, self._start_of_title = flow, title
         self._socket = worker_socket
         self._max_output_bytes, self._caps = max_output_bytes, caps
         self._memory = memory  # for tasks that share the runner
         self._caller = Caller()
+        self._lifespan, self._resources = lifespan, Resources(lifespan)
         self._log_forwarder = LogForwarder(worker_socket)
         self._sessions = Sessions()
         self._tracker = ErrorTracker(sentry)
@@ -82,6 +88,8 @@ class RunnerProcess:
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
         _choose_levels(levels, is_debug)
+        if not self._enter():
+            return
         self._leftovers = leftovers = Leftovers()
         has_conditions = any(step.has_condition for step in steps.values())
         self._wants_changes = is_debug or has_conditions
@@ -91,7 +99,39 @@ class RunnerProcess:
             self._socket.send({"say": "ready"})
             self._execute_tasks(steps, leftovers)
         if not self._socket.is_copy:
+            self._leave()
             self._tracker.flush(is_end=True)
+
+    def _enter(self) -> bool:
+        """Begin the lifespan; tell the worker if that fails, which is no task's fault."""
+        if self._lifespan is None:
+            return True
+        self._title("begins")
+        self._forward_logs()
+        self._caller.resources = self._resources
+        try:
+            self._resources.enter()
+        except BaseException as error:
+            if self._socket.is_copy:
+                leave(error)
+            text = clean(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS)
+            head = {"say": "unready", "text": text, "traceback": traceback_of(error)}
+            with contextlib.suppress(WorkerGone):
+                self._socket.send(head)
+            flush_streams()
+            return False
+        flush_streams()
+        return not self._socket.is_copy
+
+    def _leave(self) -> None:
+        """End the lifespan; what it raises is printed, since no task is there that could fail."""
+        self._title("ends")
+        try:
+            self._resources.leave()
+        except BaseException as error:
+            name = self._lifespan and self._lifespan.name
+            sys.stderr.write(f"E433 the lifespan {name} failed at its end: {traceback_of(error)}")
+        flush_streams()
 
     def _execute_tasks(self, steps: Mapping[str, StepSpec], leftovers: Leftovers) -> None:
         frame: Frame | None = None
@@ -111,6 +151,8 @@ class RunnerProcess:
             leftovers.accepted_threads = self._tracker.threads
             if "left" not in head:
                 head["left"] = leftovers.found(head["peak_kb"])
+            if self._resources.is_spoiled:
+                head["left"].setdefault("reset", []).append("tasks in the event loop")
             self._send(head, body)
             self._caller.be_idle()
             self._tracker.flush()
@@ -136,6 +178,7 @@ class RunnerProcess:
             leftovers,
             self._memory,
             self._tracker,
+            self._resources,
             wants_changes=self._wants_changes,
         )
         try:
@@ -144,10 +187,14 @@ class RunnerProcess:
             self._title("idle")
 
     def _context(self, steps: Mapping[str, StepSpec], frame: Frame) -> RunnerContext:
+        self._forward_logs()
+        of_runner = self._sessions.open, self._max_output_bytes, self._caps, self._trace
+        value = self._resources.value
+        return RunnerContext(self._flow, steps, frame, self._socket, *of_runner, value)
+
+    def _forward_logs(self) -> None:
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
-        of_runner = self._sessions.open, self._max_output_bytes, self._caps, self._trace
-        return RunnerContext(self._flow, steps, frame, self._socket, *of_runner)
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""

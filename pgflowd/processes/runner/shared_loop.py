@@ -37,6 +37,7 @@ from pgflowd.processes.runner.execution import (
 )
 from pgflowd.processes.runner.handler import Caller, awaited_stack
 from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
+from pgflowd.processes.runner.resources import Resources
 from pgflowd.processes.runner.task_stream import CURRENT
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
@@ -61,6 +62,7 @@ class SharedLoop:
         leftovers: Leftovers,
         memory: mmap,
         tracker: ErrorTracker,
+        resources: Resources,
         *,
         wants_changes: bool,
     ) -> None:
@@ -71,7 +73,8 @@ class SharedLoop:
         self._tracker = tracker
         self._wants_changes = wants_changes
         self._context = contextvars.copy_context()  # that each task's begins as
-        self._loop = asyncio.new_event_loop()
+        self._resources = resources
+        self._loop = resources.loop or asyncio.new_event_loop()
         self._thread = threading.get_ident()
         self._pid = os.getpid()
         self._tasks: dict[int, tuple[RunnerContext, asyncio.Task[None]]] = {}
@@ -110,6 +113,10 @@ class SharedLoop:
     def _close(self) -> None:
         """End what tasks left in the loop, as far as it ends by itself."""
         loop = self._loop
+        if loop is self._resources.loop:
+            del loop.call_soon
+            self._resources.settle()
+            return
         if pending := asyncio.all_tasks(loop):
             for task in pending:
                 task.cancel()
@@ -241,7 +248,7 @@ class SharedLoop:
         if small and not (self._tasks or self._large or self._ended):
             head, body = small.pop()
             head["left"] = self._leftovers.found(head["peak_kb"])
-            if asyncio.all_tasks(self._loop) or "threads" in head["left"].get("reset", ()):
+            if self._left_in_loop() or "threads" in head["left"].get("reset", ()):
                 self._last = head, body
                 self._loop.stop()
             else:
@@ -252,8 +259,15 @@ class SharedLoop:
             except WorkerGone:
                 self._leave_loop()
 
+    def _left_in_loop(self) -> bool:
+        if self._loop is self._resources.loop:
+            return bool(self._resources.pending())
+        return bool(asyncio.all_tasks(self._loop))
+
     def _send_last(self, head: Head, body: bytes) -> None:
         head["left"] = self._leftovers.found(head["peak_kb"])
+        if self._resources.is_spoiled:
+            head["left"].setdefault("reset", []).append("tasks in the event loop")
         self._socket.send_bytes(packed_result(*self._with_names(head, body)))
 
     def _with_names(self, head: Head, body: bytes) -> tuple[Head, bytes]:

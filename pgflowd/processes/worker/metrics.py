@@ -22,6 +22,7 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
 from pgflowd.core.metrics.minutes import MINUTE, minute_of
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
+from pgflowd.core.worker import lifespans
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.runner_state import AssignedTask, RunnerPhase, TaskPhase
@@ -107,12 +108,18 @@ class WorkerMetrics:
             "busy": _busy(state, now),
             "problems": [
                 {"code": each.code, "text": cut(each.text, MAX_CHARS), "next": each.next}
-                for each in self.problems[:MAX_PROBLEMS]
+                for each in (*_troubles(state), *self.problems[:MAX_PROBLEMS])
             ],
             **_line(state, now),
             "stuck": sum(each.phase is RunnerPhase.STUCK for each in runners.by_id.values()),
             **self._counters.numbers,
         }
+
+
+def _troubles(state: WorkerState) -> tuple[Problem, ...]:
+    """Why no runner can begin, if that is so."""
+    text = state.runners.trouble
+    return (Problem(lifespans.CODE, text, next=lifespans.NEXT),) if text else ()
 
 
 def _line(state: WorkerState, now: float) -> dict[str, Any]:

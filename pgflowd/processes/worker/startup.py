@@ -87,6 +87,7 @@ class LoadedFlow:
     async_steps: frozenset[str] = frozenset()
     handlers: tuple[HandlerFacts, ...] = ()
     originals: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what undo steps take
+    lifespan: str | None = None  # the name of its function
 
     @property
     def steps(self) -> frozenset[str]:
@@ -152,7 +153,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
     handlers = tuple(facts_from(answer["handlers"]))
     return LoadedFlow(
         zygote, answer["shape"], with_run, warnings, import_s, async_steps, handlers,
-        answer["originals"],
+        answer["originals"], answer["lifespan"],
     )  # fmt: skip
 
 
@@ -378,4 +379,6 @@ class RegistrationSession:
             may_log_payloads=self._settings.logging.payloads,
             keeps_all_output=worker.keep_output == "all",
             is_debug=self._settings.logging.level == "debug",
+            lifespan=self._loaded.lifespan,
+            start_timeout_s=self._settings.supervisor.start_timeout_s,
         )

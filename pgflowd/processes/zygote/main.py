@@ -103,7 +103,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
     gc.freeze()
     while request := worker_socket.receive():
         if request.message["do"] == "fork":
-            _fork(worker_socket, request, options, steps)
+            _fork(worker_socket, request, options, steps, flow)
         elif request.message["do"] == "serve_version":
             served = (request.message["shape"], request.message["version"])
             options = replace(options, version=served)
@@ -137,6 +137,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "streams": shared,
+        "lifespan": flow.spec.lifespan.name if flow.spec.lifespan else None,
     }
 
 
@@ -150,6 +151,7 @@ def _fork(
     request: ZygoteMessage,
     options: ZygoteOptions,
     steps: dict[str, StepSpec],
+    flow: Flow | None,
 ) -> None:
     runner = request.message["id"]
     parent = os.getpid()
@@ -159,7 +161,7 @@ def _fork(
                 raise OSError(errno.EMFILE, "too many open files in the zygote")
             pid = os.fork()
             if pid == 0:
-                _live(worker_socket, request.descriptors, options, steps, parent)
+                _live(worker_socket, request.descriptors, options, steps, flow, parent)
             answer = {"say": "forked", "id": runner, "pid": pid}
             worker_socket.send(answer, [_open_pidfd(pid)])
     except OSError as error:
@@ -194,6 +196,7 @@ def _live(
     descriptors: list[int],
     options: ZygoteOptions,
     steps: dict[str, StepSpec],
+    flow: Flow | None,
     parent: int,
 ) -> None:
     """Execute tasks as a runner until its worker is done with it. It never returns."""
@@ -202,25 +205,24 @@ def _live(
         os.setpgid(0, 0)
         become_subreaper()
         worker_socket.close()
-        runner_socket = _take_descriptors(descriptors[:3])
+        socket_to_worker = WorkerSocket(_take_descriptors(descriptors[:3]))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text(str(options.oom_score_adj))
+        _adjust_oom_score(options.oom_score_adj)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _seed_numpy()
-        if not options.imports:
-            loaded = _load(options)
-            version = options.version
-            steps = steps_of_version(loaded.spec, *version) if version else loaded.steps
+        if flow is None:
+            flow, ours = _load(options), options.version
+            steps = steps_of_version(flow.spec, *ours) if ours else flow.steps
         runner = RunnerProcess(
             options.served.slug,
             f"{options.name}: runner {options.served.slug}",
-            WorkerSocket(runner_socket),
+            socket_to_worker,
             options.max_output_bytes,
             options.caps,
             _map_memory(descriptors[3]) if options.is_shared else None,
             options.sentry,
             are_traced=options.spans is not None,
+            lifespan=flow.spec.lifespan,
         )
         runner.live(steps, options.levels, is_debug=options.is_debug)
         os._exit(0)
@@ -248,6 +250,11 @@ def _map_memory(number: int) -> mmap.mmap:
     memory = mmap.mmap(number, 0)
     os.close(number)
     return memory
+
+
+def _adjust_oom_score(value: int) -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(value))
 
 
 def _seed_numpy() -> None:
