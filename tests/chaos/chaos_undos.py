@@ -44,7 +44,8 @@ with undone as (
          max(at) as ended, min(daemon) as daemon
     from oracle where event = 'undid' group by 1, 2)
 """
-# a pair of what should be the other way round, and the daemon whose standstill would excuse it
+GRACE_S = 5.0  # in which a result is taken, or its runner killed
+# when what is wrong began and ended, and the daemon whose standstill would excuse it
 OUT_OF_ORDER = {
     "what came later is undone first": f"""{UNDONE}
         select late.daemon, early.began, late.ended, early.run_id, late.step_slug
@@ -56,6 +57,17 @@ OUT_OF_ORDER = {
         select done.daemon, undone.began, done.at, done.run_id, done.step_slug
           from oracle as done join undone using (run_id)
          where done.flow_slug = 'saga' and done.at > undone.began
+    """,
+    "what returned though its run had ended is undone": f"""
+        select done.daemon, done.at, done.at + {GRACE_S}, done.run_id, done.step_slug
+          from oracle as done join pgflowd.attempts as attempt using (token)
+         where done.event = 'end' and done.flow_slug = 'saga' and attempt.run_id = done.run_id
+           and attempt.error_type = 'Cancelled'
+           and not exists (
+             select from oracle as undid
+              where undid.event = 'undid'
+                and undid.output
+                    = jsonb_build_array(done.run_id, done.step_slug, done.task_index))
     """,
 }
 StoodStill = Callable[[Environment, str, float, float], bool]

@@ -73,8 +73,20 @@ def a_late_handler(world: UndoWorld) -> None:
     world.db.do("update oracle set at = 50 where event = 'end' and step_slug = 'books'")
 
 
+def a_result_that_was_thrown_away(world: UndoWorld) -> None:
+    a_task_that_was_forgotten(world)
+    where = "where flow_slug = 'saga' and step_slug = 'charges'"
+    world.db.do("update pgflow.step_tasks set status = 'failed', completed_at = null,"
+                f" failed_at = now() {where}")  # fmt: skip
+    world.db.do("update pgflowd.attempts set outcome = 'late', error_type = 'Cancelled' " + where)
+    world.db.do("update oracle set token = one.token from pgflowd.attempts as one"
+                " where one.flow_slug = 'saga' and one.step_slug = 'charges'"
+                " and oracle.event = 'end' and oracle.step_slug = 'charges'")  # fmt: skip
+
+
 @pytest.mark.parametrize(("breaks", "name"), [
     (lambda world: None, None),
+    (a_result_that_was_thrown_away, "what returned though its run had ended is undone"),
     (an_undo_that_failed, "every saga is undone"),
     (a_task_that_was_forgotten, "what completed is undone"),
     (an_undo_of_nothing, "nothing else is undone"),

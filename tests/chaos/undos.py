@@ -79,7 +79,7 @@ select run.run_id, run.flow_slug, task.step_slug, task.task_index, option.undo, 
        exists (select from pgflowd.attempts as one
                 where (one.run_id, one.step_slug, one.task_index)
                       = (task.run_id, task.step_slug, task.task_index)
-                  and one.outcome = 'late' and one.output is not null) as was_late,
+                  and one.output is not null) as was_late,
        task.attempts_count > 0
          or exists (select from pgflowd.attempts as one
                      where (one.run_id, one.step_slug, one.task_index)
