@@ -122,6 +122,7 @@ TITLES: dict[str, str] = {
     "W328": "tasks wait for what no worker has",
     "W329": "tasks are in quarantine",
     "W330": "a flow is paused",
+    "E331": "a part of the sweeper's work is not done",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

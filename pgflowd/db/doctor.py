@@ -360,9 +360,9 @@ EXAMINATIONS = {
     "invariants": _invariants,
 }
 _REMEDIES = {
-    "I5": "wait for the sweeper, or `pgflowd stalled requeue --all`",
+    **dict.fromkeys(("I5", "I24"), "wait for the sweeper, or `pgflowd stalled requeue --all`"),
     "I17": "see `pgflowd flows limits`, and who has written into pgflowd.slots",
-    "I16": "see the problems of the sweeper in `pgflowd status`, and who has the run locked",
+    "I16": "see E324 and E331 in `pgflowd status`, if they are there, and who has the run locked",
 }
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)

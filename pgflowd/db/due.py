@@ -14,9 +14,8 @@ from uuid import UUID
 from pgflowd.db.query import Query, only
 
 NOT_DONE = "PF013"  # the notice that something due could not be done, and is tried again
-
-
 UNDO_ENDED = "PF015"  # the notice that the undo of a run has ended
+KINDS = ("signals", "limits", "runs", "awaits", "waits")  # of what is due, in their order
 
 
 class DueLook(NamedTuple):
@@ -34,12 +33,18 @@ class NotDone(NamedTuple):
     step: str | None  # None: the run itself
     task_index: int | None
     error: str
+    again_s: float | None  # until it is tried again, where it was postponed; None: a minute
 
 
-def process_due(max_rows: int = 200) -> Query[DueLook]:
-    """Do what is due."""
-    query = "select done, next_s, has_ticks from pgflowd.process_due(%s)"
-    return Query(query, (max_rows,), lambda rows: DueLook(*rows[0]))
+def process_due(max_rows: int = 200, kind: str | None = None) -> Query[DueLook]:
+    """Do what is due, of one kind or of all."""
+    query = "select done, next_s, has_ticks from pgflowd.process_due(%s, %s)"
+    return Query(query, (max_rows, kind), lambda rows: DueLook(*rows[0]))
+
+
+def postpone_due(kind: str, why: str) -> Query[None]:
+    """Postpone what `process_due(1, kind)` could not do; a notice names it."""
+    return Query("select pgflowd.postpone_due(%s, %s)", (kind, why), lambda rows: None)
 
 
 def due_late() -> Query[float]:
@@ -62,4 +67,6 @@ def due_writers(known: Sequence[str] | None) -> Query[tuple[str, ...]]:
 def not_done(detail: str) -> NotDone:
     """Read the detail of that notice."""
     told = json.loads(detail)
-    return NotDone(told["run"], told.get("step"), told.get("task_index"), told["error"])
+    return NotDone(
+        told["run"], told.get("step"), told.get("task_index"), told["error"], told.get("again_s")
+    )

@@ -13,9 +13,9 @@ def list_limits(flow_slug: str, most: int) -> Query[list[ListedLimit]]:
     return Query(_LIST_LIMITS, (flow_slug, most), lambda rows: list(starmap(ListedLimit, rows)))
 
 
-def refill_limits(after_key: str | None) -> Query[str | None]:
+def refill_limits(after_key: str | None, max_keys: int) -> Query[str | None]:
     """Pass on what the dead have left, of some limits; return behind which to go on."""
-    return Query("select pgflowd.refill_limits(%s)", (after_key,), only)
+    return Query("select pgflowd.refill_limits(%s, %s)", (after_key, max_keys), only)
 
 
 _LIST_LIMITS = """

@@ -8,6 +8,8 @@ from uuid import UUID
 from pgflowd.core.pruning import Kept, Pruned, RunPlace
 from pgflowd.db.query import Query, Rows, only
 
+AT_ONCE = 100  # runs of one transaction, some hundredths of a second
+
 
 def delete(run_id: UUID, actor: str | None) -> Query[int]:
     """Delete a run that has ended; return how many it was with those below it."""
@@ -30,9 +32,11 @@ def prune_next(
     return Query(_PRUNE_NEXT, params, _read_pruned)
 
 
-def prune_expired(place: RunPlace | None) -> Query[Pruned]:
-    """Delete the next runs that are older than the settings allow."""
-    return Query(_PRUNE_EXPIRED, (AT_ONCE, *(place or NOWHERE)), _read_pruned)
+def prune_expired(
+    place: RunPlace | None, most: int = AT_ONCE, *, is_skipped: bool = False
+) -> Query[Pruned]:
+    """Delete the next runs that are older than the settings allow, or go past them."""
+    return Query(_PRUNE_EXPIRED, (most, *(place or NOWHERE), is_skipped), _read_pruned)
 
 
 def kept() -> Query[Kept]:
@@ -45,13 +49,12 @@ def _read_pruned(rows: Rows) -> Pruned:
     return Pruned(runs, None if place[0] is None else RunPlace(*place))
 
 
-AT_ONCE = 100  # runs of one transaction, some hundredths of a second
 NOWHERE = (None, None)
 _PRUNE_NEXT = """
 select pruned, after_at, after_run
   from pgflowd.prune_next(%s, %s, %s, %s, %s, %s, %s, case when %s then session_user end)
 """
-_PRUNE_EXPIRED = "select pruned, after_at, after_run from pgflowd.prune_expired(%s, %s, %s)"
+_PRUNE_EXPIRED = "select pruned, after_at, after_run from pgflowd.prune_expired(%s, %s, %s, %s)"
 _KEPT = """
 select (select sum(pg_total_relation_size(class.oid))::bigint
           from pg_catalog.pg_class as class

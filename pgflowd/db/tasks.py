@@ -156,6 +156,18 @@ def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Query[Swept]
     return Query(_SWEEP, (stale_threshold_s, max_tasks), _swept)
 
 
+def sweep_attempts(before_page: int | None, max_tasks: int) -> Query[tuple[Swept, int | None]]:
+    """Give back tasks whose lease lapsed and whose message is gone, and close attempts of ended
+    runs, in a part of the table; return before which page to look next."""
+    params = (before_page, max_tasks)
+    return Query(_SWEEP_ATTEMPTS, params, lambda rows: (Swept(*rows[0][:2]), rows[0][2]))
+
+
+def postpone_stalled(why: str) -> Query[None]:
+    """Lengthen the lease of the first task that `sweep` could not give back; a notice names it."""
+    return Query("select pgflowd.postpone_stalled(%s)", (why,), lambda rows: None)
+
+
 def resend(before_page: int | None, max_tasks: int = 500) -> Query[Resent]:
     """Send new messages for queued tasks whose message is gone, in some runs; None: the last."""
     return Query(_RESEND, (before_page, max_tasks), lambda rows: Resent(*rows[0]))
@@ -250,5 +262,6 @@ select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)
 """
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
 _SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
+_SWEEP_ATTEMPTS = "select recovered, given_up, next_page from pgflowd.sweep_attempts(%s, %s)"
 _RESEND = "select resent, next_page from pgflowd.resend(%s, %s)"
 _SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

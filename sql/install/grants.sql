@@ -95,7 +95,7 @@ begin
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
         ('pgflow', 'pgflow_viewer', false, 'is', ''),
         ('pgflowd', 'pgflow_worker', true, 'sv',
-         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|give_up_task|remove_schedule|requeue_task|reschedule|restart_worker|resume|resume_flow|resume_schedule|retry|schedule_troubles|set_schedule|signal|start|start_child|task_claim|task_complete|task_fail|task_release|task_wake|tick|prune_expired|undo|_process_due_awaits|_process_due_runs)$'),
+         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|give_up_task|remove_schedule|requeue_task|reschedule|restart_worker|resume|resume_flow|resume_schedule|retry|schedule_troubles|set_schedule|signal|start|start_child|task_claim|task_complete|task_fail|task_release|task_wake|tick|prune_expired|undo|_process_due_awaits|_process_due_runs|postpone_due)$'),
         ('pgflowd', 'pgflow_starter', true, 'sv', '^(answer|cancel|current_flow|follow|get_run|input_schema|pause|reschedule|resume|signal|start|undo)$'),
         ('pgflowd', 'pgflow_viewer', true, 'sv', '^(current_flow|follow|get_run|input_schema)$'),
         ('pgflow', 'pgflow_operator', true, 'v', '^start_flow_with_states$'),

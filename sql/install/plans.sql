@@ -25,7 +25,7 @@ declare
     pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_actions, pgflowd.list_dead, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows, pgflowd.list_inbox,
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
-    pgflowd.postpone_schedule, pgflowd.overview_counts, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
+    pgflowd.postpone_due, pgflowd.postpone_schedule, pgflowd.overview_counts, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
     pgflowd.read_original, pgflowd.read_originals,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes,
@@ -43,7 +43,7 @@ declare
     pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.get_run,
     pgflowd.give_up_task,
     pgflowd.fire_schedule, pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry,
-    pgflowd.start, pgflowd.start_child, pgflowd.sweep, pgflowd.sweep_dead, pgflowd.task_claim,
+    pgflowd.start, pgflowd.start_child, pgflowd.sweep, pgflowd.sweep_attempts, pgflowd.sweep_dead, pgflowd.task_claim,
     pgflowd.tick, pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import versioned
+from pgflowd.core.documents.sweeper_problems import due_late_s, problems_of_sweeper
 from pgflowd.core.documents.waits import counted_waits
 from pgflowd.core.documents.worker_problems import problems_of_worker
 from pgflowd.core.metrics.counters import is_number
@@ -235,6 +236,8 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
             code, remedy = database.get("code") or "E301", database.get("next")
             found.append(_problem(code, None, text, remedy or "see that it runs"))
+        elif child.id == SWEEPER.child_id() and child.state is ChildState.UP:
+            found += _of_sweeper(child, facts)
     return found + _of_places(tree, facts)
 
 
@@ -262,6 +265,14 @@ def _of_worker(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:
         max_concurrency=own.max_concurrency,
     )
     return [_problem(each.code, child.spec.name, each.text, each.next) for each in judged]
+
+
+def _of_sweeper(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:
+    own = facts.of(child)
+    if own.started_at is None:
+        return []
+    judged = problems_of_sweeper(own.numbers, monotonic=facts.monotonic, started_at=own.started_at)
+    return [_problem(each.code, None, each.text, each.next) for each in judged]
 
 
 def _stuck(count: Any) -> str:
@@ -339,6 +350,8 @@ def _status_field(field: StatusField, own: ChildFacts, facts: DaemonFacts) -> An
                 if is_number(count):
                     total[key] = total.get(key, 0) + int(count)
         return total
+    if field.source is FieldSource.LATE:
+        return due_late_s(own.numbers, monotonic=facts.monotonic, started_at=own.started_at)
     number = own.numbers.get(field.key, field.default)
     if field.source is FieldSource.NUMBER:
         return number

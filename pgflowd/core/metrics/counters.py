@@ -25,7 +25,8 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
 
 of the listener: last_notification_at, wakes_1m; of the sweeper: last_sweep_at, interval_s,
-recovered_24h, given_up_24h, due_late_s, waiting {flow: {kind: n}}, and unserved
+parts {part: {at, code, text, next}}, of the last success by the monotonic clock, and of a failure
+since; recovered_24h, given_up_24h, due_late_s, waiting {flow: {kind: n}}, and unserved
 {flow: {queued, oldest_queued_s}}. Moments (`…_at`) are seconds since 1970. A histogram is a list:
 the number of observations in each bucket (not cumulated), of those above, and their sum. Pure.
 """

@@ -24,6 +24,7 @@ class FieldSource(Enum):
 
     NUMBER = "the child's number"
     AGE = "the time since the child's number, which is a moment"
+    LATE = "the child's number, or for how long it has done nothing about it"
     TOTAL = "the numbers of all children, added up by key"
 
 
@@ -183,7 +184,7 @@ SWEEPER = ChildKind(
         StatusField("last_sweep_s", "last_sweep_at", FieldSource.AGE),
         StatusField("recovered_24h", "recovered_24h"),
         StatusField("given_up_24h", "given_up_24h"),
-        StatusField("due_late_s", "due_late_s"),
+        StatusField("due_late_s", "due_late_s", FieldSource.LATE),
     ),
     summary=_sweeper_summary,
 )

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.portions import larger, smaller
 
 MAX_REPORTS = 200  # of one call
 MAX_BYTES = 16 * 1024 * 1024  # of the outputs of one call; a larger one goes alone
@@ -71,7 +72,7 @@ class Turns(NamedTuple):
             return self
         turns = self
         if turn.reports:
-            turns = turns._replace(most_reports=max(1, turn.reports // 2))
+            turns = turns._replace(most_reports=smaller(turn.reports))
         if not turn.had_claim:
             return turns._replace(suspect=max(turns.suspect, Suspect.REPORTS))
         turns = turns._replace(suspect=Suspect.CLAIM, most_tasks=1)
@@ -89,10 +90,10 @@ class Turns(NamedTuple):
         """After a turn that the database answered. `claimed`: for how many tasks it asked."""
         turns = self
         if had_reports:
-            most = min(MAX_REPORTS, 2 * turns.most_reports)
+            most = larger(turns.most_reports, MAX_REPORTS)
             turns = turns._replace(most_reports=most, slow_token=0, slow_tries=0)
         if claimed:
-            most = min(MAX_TASKS, 2 * turns.most_tasks)
+            most = larger(turns.most_tasks, MAX_TASKS)
             turns = turns._replace(most_tasks=most, claims_from=0.0, claim_pause_s=0.0)
         if claimed or turns.suspect is Suspect.REPORTS:
             turns = turns._replace(suspect=Suspect.NOTHING)

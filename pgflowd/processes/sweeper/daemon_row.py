@@ -9,6 +9,7 @@ until the next connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +49,14 @@ class DaemonRow:
         if message.is_last:
             self._status, self._parts = loads("".join(self._parts)), []
 
-    def do(self, conn: psycopg.Connection[Any], now: float) -> None:
+    @property
+    def look_at(self) -> float:
+        """When there is something to do: at once, if a status has come."""
+        return self.times.ask_at if self._status is None else 0.0
+
+    def do(self, conn: psycopg.Connection[Any]) -> None:
         """Write what has come, and ask for the next status if it is time."""
+        now = time.monotonic()
         if (query := self._take()) and not self._is_refused:
             try:
                 self._execute(conn, query)

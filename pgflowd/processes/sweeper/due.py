@@ -5,6 +5,9 @@ and ends runs whose time has come, and lets schedules tick (`ticks`).
 It sleeps until the next moment that the database knows of, or until the listener hears that
 something is due earlier; `core.due_looks` decides when it looks, and what its row says meanwhile. A
 task or run that cannot go on is tried again by the database; until then it is a problem, E324.
+
+All is done in one call, as long as that succeeds. Once it fails, what is due of each kind has a
+call and a portion of its own; what fails alone is postponed, and is such a problem, too.
 """
 
 from __future__ import annotations
@@ -17,23 +20,36 @@ from uuid import uuid4
 
 import psycopg
 
-from pgflowd.core.due_looks import DueLooks
+from pgflowd.core.due_looks import NEVER, DueLooks
 from pgflowd.core.metrics.counters import Counters
 from pgflowd.core.metrics.definitions import SCHEDULE_TICKS, UNDO_RUNS
+from pgflowd.core.portions import whole
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.text import counted, short_id
-from pgflowd.db.due import due_writers, not_done, process_due, sweeper_sleeps
-from pgflowd.errors import Problem
+from pgflowd.core.sweeper_parts import PartState
+from pgflowd.core.text import counted, duration, short_id
+from pgflowd.db.due import (
+    KINDS,
+    DueLook,
+    due_writers,
+    not_done,
+    postpone_due,
+    process_due,
+    sweeper_sleeps,
+)
+from pgflowd.db.errors import failure_of, sqlstate_of
+from pgflowd.errors import PgflowdError, Problem
 from pgflowd.host.logs import Log
 from pgflowd.processes.sweeper.ticks import Ticks, is_of_schedule
 
-MAX_ROWS = 200  # waits, signals and runs, of one call
+MAX_ROWS = 100  # waits, signals and runs, of one call; of runs, a hundred times as many tasks
+PAUSES_S = (0.25, 30.0)  # until a kind is tried again whose call failed
 LOCKED_S = 0.05  # until a schedule is looked at again that somebody else has
-SHOWN_S = 90.0  # a task that cannot be freed is tried again within this time
+SHOWN_S = 30.0  # a problem is shown so long after the next try
 TRY_AGAIN = (
     "its flow may have changed, or its queue be missing: see the error; it is tried again each"
     " minute"
 )
+TOO_MUCH = "cancel it, or raise [database] statement_timeout and reload; it is tried again in "
 
 
 class DueWork:
@@ -49,7 +65,9 @@ class DueWork:
         self._sweeper_id = uuid4()
         self._not_done: dict[
             tuple[str, str | None, int | None], tuple[float, str]
-        ] = {}  # when, and why
+        ] = {}  # until when it is shown, and why
+        self._again_s: float | None = None  # until what was postponed last is tried again
+        self._kinds: dict[str, PartState] = {}  # those that have a call of their own
 
     @property
     def look_at(self) -> float:
@@ -67,7 +85,9 @@ class DueWork:
             self._ticks.on_not_started(detail)
             return
         task = not_done(detail)
-        self._not_done[task[:3]] = time.monotonic(), task.error
+        self._again_s = task.again_s
+        shown_s = SHOWN_S + (60.0 if task.again_s is None else task.again_s)
+        self._not_done[task[:3]] = time.monotonic() + shown_s, task.error
 
     def on_undo_ended(self, detail: str) -> None:
         """The database has ended the undo of a run."""
@@ -75,7 +95,7 @@ class DueWork:
 
     def problems(self, now: float) -> list[Problem]:
         """What could not be freed lately, as one problem, and schedules that start no runs."""
-        lately = {task: each for task, each in self._not_done.items() if each[0] > now - SHOWN_S}
+        lately = {task: each for task, each in self._not_done.items() if each[0] > now}
         self._not_done = lately
         if not lately:
             return self._ticks.problems
@@ -83,22 +103,21 @@ class DueWork:
         name = short_id(run_id) if step is None else f"{short_id(run_id)}/{step}#{index}"
         text = f"{counted(len(lately), 'task or run')} cannot go on although its time has come; the"
         text += f" last one, {name}: {why}"
-        return [Problem("E324", text, "database", TRY_AGAIN), *self._ticks.problems]
+        remedy = TRY_AGAIN if self._again_s is None else TOO_MUCH + duration(self._again_s)
+        return [Problem("E324", text, "database", remedy), *self._ticks.problems]
 
     def check_schedules(self, conn: psycopg.Connection[Any]) -> None:
         """Note which of them do not start their runs, for `problems`."""
         self._ticks.check(conn)
 
-    def do(self, conn: psycopg.Connection[Any]) -> None:
-        """Look, if it is time; then put the row up, take it down, or leave it."""
+    def do(self, conn: psycopg.Connection[Any]) -> BaseException | None:
+        """Look; then put the row up, take it down, or leave it. Return why a kind is not done."""
         looks = self._looks
         began_at = time.monotonic()
-        if began_at < looks.look_at:
-            return
         if looks.writers:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
         self._undos.clear()  # notices of a call that was rolled back do not count
-        look = self._execute(conn, process_due(MAX_ROWS))
+        look, failure = self._process(conn)
         self._log_undos()
         done, next_s = look.done, look.next_s
         if look.has_ticks:
@@ -109,13 +128,57 @@ class DueWork:
         looks.looked(began_at, now, done, next_s)
         for_s = looks.next_row_s(now)
         if for_s is None:
-            return
+            return failure
         was_awake = looks.sleeps_until <= now
         self._execute(conn, sweeper_sleeps(self._sweeper_id, for_s))
         if was_awake:
             looks.lay_down(now, for_s, self._execute(conn, due_writers(None)))
         else:
             looks.shortened(now, for_s)
+        return failure
+
+    def _process(self, conn: psycopg.Connection[Any]) -> tuple[DueLook, BaseException | None]:
+        """Do what is due: all kinds together, or, while one of them fails, each by itself."""
+        if not self._kinds:
+            try:
+                return self._execute(conn, process_due(MAX_ROWS)), None
+            except (psycopg.Error, PgflowdError):
+                self._kinds = {kind: PartState(0.0, whole(MAX_ROWS).cut()) for kind in KINDS}
+                raise
+        failure: BaseException | None = None
+        found = []
+        for kind, state in self._kinds.items():
+            if state.retry_at > time.monotonic():
+                continue
+            try:
+                found.append(self._process_kind(conn, kind, state))
+            except (psycopg.Error, PgflowdError) as error:
+                text = failure_of(error)[1]
+                state.failed(time.monotonic(), {"text": text}, sqlstate_of(error), *PAUSES_S)
+                if conn.closed:
+                    raise
+                failure = failure or error
+        waits_s = [each.retry_at - time.monotonic() for each in self._kinds.values() if each.error]
+        if all(each.portion.is_whole and not each.error for each in self._kinds.values()):
+            self._kinds = {}
+        known_s = [each.next_s for each in found if each.next_s is not None]
+        done = [each.done for each in found if each.done is not None]
+        next_s = max(0.0, min([*known_s, *waits_s], default=NEVER))
+        is_busy = bool(found) and not done  # another sweeper is at it
+        look = DueLook(
+            None if is_busy else sum(done),
+            None if next_s == NEVER else next_s,
+            any(each.has_ticks for each in found),
+        )
+        return look, failure
+
+    def _process_kind(self, conn: psycopg.Connection[Any], kind: str, state: PartState) -> DueLook:
+        if state.put_off:
+            self._execute(conn, postpone_due(kind, state.put_off))
+            state.put_off = ""
+        look: DueLook = self._execute(conn, process_due(state.portion.size, kind))
+        state.succeeded(time.monotonic())
+        return look
 
     def _log_undos(self) -> None:
         for told in self._undos:

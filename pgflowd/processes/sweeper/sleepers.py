@@ -36,8 +36,9 @@ class Sleepers:
         self._writers: dict[str, tuple[str, ...] | None] = {}  # that may have missed a doorbell
         self.queues = SleepingQueues()
 
-    def look(self, conn: psycopg.Connection[Any], now: float) -> None:
+    def look(self, conn: psycopg.Connection[Any]) -> None:
         """Look at the queues that are due; wake the workers of those that have work."""
+        now = time.monotonic()
         asleep = self.queues.take_due(now)
         if not asleep:
             return

@@ -1,6 +1,6 @@
 -- fail_task(run_id, step_slug, task_index, error_message): records a failed attempt. Returns the
 -- task as it is afterwards; no row when there is no such task.
--- Called by: pgflowd._give_up, pgflowd._sweep_leased, pgflowd._sweep_unleased_task; workers of
+-- Called by: pgflowd._give_up, pgflowd._recover_some, pgflowd._sweep_unleased_task; workers of
 -- other runtimes.
 -- Locks: run, states, tasks, messages.
 create or replace function pgflow.fail_task(

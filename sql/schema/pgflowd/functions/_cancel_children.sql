@@ -1,5 +1,6 @@
 -- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, have expired,
--- or are undone: a hundred at most, since each costs a millisecond. Returns those of these runs of which
+-- or are undone: a hundred at most, since each costs a millisecond, and no further one once those have had
+-- ten thousand open tasks. Returns those of these runs of which
 -- children are still open, or are locked just now: look again soon.
 -- Called by: _process_runs.
 -- Locks: the children, skipping locked ones; see _cancel. The caller holds the runs.
@@ -7,9 +8,11 @@ create or replace function pgflowd._cancel_children(run_ids uuid[])
 returns uuid[] language plpgsql set search_path = '', pg_temp as $$
 declare
   most constant int := 100;
+  max_tasks constant bigint := 10000;
   child record;
   is_free boolean;
   left_over uuid[] := '{}';
+  tasks bigint := 0;
 begin
   for child in
     select one.run_id, one.state, parent.run_id as parent_run_id,
@@ -31,7 +34,7 @@ begin
              where core.run_id = known.run_id and core.status = 'started'))
         limit most + 1) as one
   loop
-    if child.nr > most then
+    if child.nr > most or tasks >= max_tasks then
       is_free := false;
     elsif child.state = 'planned' then
       perform from pgflowd.runs as run
@@ -43,6 +46,8 @@ begin
       is_free := found;
     end if;
     if is_free then
+      tasks := tasks + coalesce((select sum(coalesce(state.remaining_tasks, 0)) from pgflow.step_states as state
+                                  where state.run_id = child.run_id), 0);
       perform pgflowd._cancel(child.run_id, child.reason, 'pgflowd');
     else
       left_over := left_over || child.parent_run_id;

@@ -1,6 +1,6 @@
 -- _crash_limit(run_id, step_slug): returns after how many stalls in a row a task of this step ends, and
 -- whether it fails or is set aside then: as the step has it, else as the settings.
--- Called by: _requeue_stalled, _sweep_leased.   Locks: nothing.
+-- Called by: _recover_some, _requeue_stalled.   Locks: nothing.
 create or replace function pgflowd._crash_limit(
   run_id uuid, step_slug text, out most int, out does_fail boolean)
 language plpgsql stable set search_path = '', pg_temp as $$

@@ -6,7 +6,7 @@
 -- here second sees the first.
 -- Signals are read in the order of their index of unused ones, which no other index has: they cost the
 -- same however many the run was sent before. Hence the comparison of rows, and no sort.
--- Called by: process_due, _suspend.   Locks: nothing new.
+-- Called by: _process_signals, _suspend.   Locks: nothing new.
 create or replace function pgflowd._deliver_signals(run_ids uuid[], names text[])
 returns int language plpgsql set search_path = '', pg_temp set jit = off set enable_sort = off as $$
 declare

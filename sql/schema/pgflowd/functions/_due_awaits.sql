@@ -1,7 +1,7 @@
 -- _due_awaits(max_rows): the awaits that have been due for longest, and whose run is free: the awaited one
 -- until its end is known, then the one that waits.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
--- Called by: _process_due_awaits.
+-- Called by: postpone_due, _process_due_awaits.
 -- Locks: the runs, their rows in pgflowd.runs, their flows, the awaits, in this order, skipping locked ones.
 create or replace function pgflowd._due_awaits(max_rows int)
 returns setof pgflowd.awaits language plpgsql set search_path = '', pg_temp set jit = off

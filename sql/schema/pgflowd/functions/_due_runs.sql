@@ -1,7 +1,7 @@
 -- _due_runs(max_rows): the runs that have been due for longest, and are free: nobody deletes their flow just
 -- now, nor has their lock, nor that of their singleton key, which is not asked for where the flow is locked.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
--- Called by: _process_due_runs.
+-- Called by: postpone_due, _process_due_runs.
 -- Locks: the flows, the keys, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
 create or replace function pgflowd._due_runs(max_rows int)
 returns setof uuid language plpgsql set search_path = '', pg_temp set jit = off

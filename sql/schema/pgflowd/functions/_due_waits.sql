@@ -1,6 +1,6 @@
 -- _due_waits(max_rows): the tasks whose waits have been due for longest, of runs that are free.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
--- Called by: _end_due_waits.   Locks: the runs, skipping locked ones.
+-- Called by: _end_due_waits, postpone_due.   Locks: the runs, skipping locked ones.
 create or replace function pgflowd._due_waits(max_rows int)
 returns table (run_id uuid, step_slug text, task_index int)
 language plpgsql set search_path = '', pg_temp

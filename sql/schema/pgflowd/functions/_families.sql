@@ -1,6 +1,6 @@
 -- _families(run_ids): of these runs each that belongs to no other one which is still there, as `first`, with
 -- itself and all runs below it. A run belongs to the one that has started it, or that it undoes.
--- Called by: delete_run, _prune, pgflow.prune_data_older_than.   Locks: nothing.
+-- Called by: delete_run, _first_families, _prune, pgflow.prune_data_older_than.   Locks: nothing.
 create or replace function pgflowd._families(run_ids uuid[])
 returns table (first uuid, run_id uuid) language sql stable set search_path = '', pg_temp as $$
   with recursive family as (

@@ -3,7 +3,7 @@
 -- (E408). False, and nothing is done, while another transaction has locked the run or one of its tasks:
 -- the next sweep tries again. The caller holds the lock of the task. If that has failed the run, a
 -- notice, PF011, says so: its detail is an object with run, flow, step and error.
--- Called by: give_up_task, _sweep_leased, _sweep_unleased_task.
+-- Called by: give_up_task, _recover_some, _sweep_unleased_task.
 -- Locks: see _lock_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)

@@ -1,6 +1,6 @@
 -- _new_signals(max_rows): the oldest signals that no sweep has seen yet, whose runs are free.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
--- Called by: process_due.   Locks: the runs, skipping locked ones.
+-- Called by: postpone_due, _process_signals.   Locks: the runs, skipping locked ones.
 create or replace function pgflowd._new_signals(max_rows int)
 returns table (signal_id bigint, run_id uuid, name text)
 language plpgsql set search_path = '', pg_temp

@@ -1,4 +1,5 @@
--- _process_due_runs(max_rows): starts and ends runs that are due; returns how many it has dealt with.
+-- _process_due_runs(max_rows): starts and ends runs that are due; returns how many it has dealt with. They
+-- have at most a hundred times as many tasks together, or it is one run.
 -- Where one raises, it is tried again in a minute, and the others are dealt with; a notice, PF013,
 -- says which: its detail is an object with run and error.
 -- Security definer, since a worker's role may not start runs.
@@ -6,7 +7,8 @@
 create or replace function pgflowd._process_due_runs(max_rows int)
 returns int language plpgsql security definer set search_path = '', pg_temp as $$
 declare
-  due constant uuid[] := array(select pgflowd._due_runs(_process_due_runs.max_rows));
+  due constant uuid[] := pgflowd._first_runs(
+    array(select pgflowd._due_runs(_process_due_runs.max_rows)), 100 * _process_due_runs.max_rows);
   one uuid;
 begin
   if due = '{}' then

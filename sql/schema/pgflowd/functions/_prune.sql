@@ -2,7 +2,8 @@
 -- runs, whole families of them, that completed, or ended otherwise, before these moments (null: none
 -- such), or only counts them. It looks at the thousand runs that began next after `after_at` (null: the
 -- oldest), takes so many of them, and returns how many went, and after which run to go on: null at the
--- end. What begins a family decides about its flow, and its children go with it. A run stays with its
+-- end. Of those it takes the first whose families have some thousand tasks together at most, or one. What
+-- begins a family decides about its flow, and its children go with it. A run stays with its
 -- whole family while one of it is open, younger, locked, or needed (_needed_runs). The query is planned
 -- for the very flows, so that each has its index; what comes first is found by an index whatever the
 -- statistics say, hence no sort and no bitmap.
@@ -19,6 +20,7 @@ declare
   looked record;
   ended uuid[];
   last_nr int;
+  most int := _prune.max_runs;
   found record;
   held uuid[];
   going uuid[];
@@ -45,14 +47,17 @@ begin
           greatest(_prune.completed_before, _prune.others_before), width;
   ended := array(select pgflowd._ended_before(
     looked.run_ids, _prune.completed_before, _prune.others_before));
-  last_nr := case when cardinality(ended) > _prune.max_runs
-                  then array_position(looked.run_ids, ended[_prune.max_runs])
+  if not _prune.only_count then
+    most := pgflowd._first_families(ended[:_prune.max_runs], 100 * _prune.max_runs);
+  end if;
+  last_nr := case when cardinality(ended) > most
+                  then array_position(looked.run_ids, ended[most])
                   when looked.number = width then width end;
   after_at := looked.ats[last_nr];
   after_run := looked.run_ids[last_nr];
 
   select array_agg(family.first) as firsts, array_agg(family.run_id) as run_ids
-    into found from pgflowd._families(ended[:_prune.max_runs]) as family;
+    into found from pgflowd._families(ended[:most]) as family;
   held := found.run_ids;
   if not _prune.only_count then
     held := array(select run.run_id from pgflow.runs as run

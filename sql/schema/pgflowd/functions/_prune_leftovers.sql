@@ -1,8 +1,8 @@
--- _prune_leftovers(before, flow_slug): deletes what pruned runs leave behind: archived messages from
--- before that moment and from before the oldest run that is left, which thus keeps its own; ten thousand
+-- _prune_leftovers(before, flow_slug, most): deletes what pruned runs leave behind: archived messages from
+-- before that moment and from before the oldest run that is left, which thus keeps its own; so many
 -- of each queue at most, of one flow or (null) of all; and then workers.
 -- Called by: prune, prune_expired, prune_next.   Locks: these rows.
-create or replace function pgflowd._prune_leftovers(before timestamptz, flow_slug text)
+create or replace function pgflowd._prune_leftovers(before timestamptz, flow_slug text, most int default 10000)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   archive record;
@@ -23,8 +23,8 @@ begin
       execute format(
         'delete from %1$s as message where message.msg_id = any (array(
            select one.msg_id from %1$s as one
-            where one.archived_at < $1 order by one.archived_at limit 10000))', archive.messages)
-        using archive.before;
+            where one.archived_at < $1 order by one.archived_at limit $2))', archive.messages)
+        using archive.before, _prune_leftovers.most;
     exception when undefined_table then
       continue;  -- somebody has deleted the flow meanwhile
     end;

@@ -3,7 +3,7 @@
 -- wakes it, or ends its run. The other tasks of the run go on. Its attempt closes as stalled with E408, from
 -- which stalls count anew. A notice, PF014, says so: its detail is an object with run, flow, step,
 -- task_index and error.
--- Called by: _sweep_leased.   Locks: attempts, messages, waits; the caller holds the task.
+-- Called by: _recover_some.   Locks: attempts, messages, waits; the caller holds the task.
 create or replace function pgflowd._quarantine(
   run_id uuid, step_slug text, task_index int, why text)
 returns void language plpgsql set search_path = '', pg_temp as $$

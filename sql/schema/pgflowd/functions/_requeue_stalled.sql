@@ -9,7 +9,7 @@
 -- start the tasks itself keeps the messages hidden. A task that stalls again and again is left alone for
 -- a while (_stall_pause): its message is hidden for so long, and without `show` it is not returned. The
 -- caller holds the locks of the tasks.
--- Called by: _handle_unstarted, _sweep_leased.   Locks: attempts; queue rows, skipping.
+-- Called by: _handle_unstarted, _recover_some.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)

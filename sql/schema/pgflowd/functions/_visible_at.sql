@@ -1,6 +1,6 @@
 -- _visible_at(queue_name, msg_ids): returns when each of these messages becomes visible; no row for
 -- those that are no longer in the queue. No queue, no rows.
--- Called by: _put_run_aside, resend, run_steps, run_troubles, view task_status.   Locks: nothing.
+-- Called by: _put_run_aside, run_steps, run_troubles, _send_lost, view task_status.   Locks: nothing.
 create or replace function pgflowd._visible_at(queue_name text, msg_ids bigint[])
 returns table (msg_id bigint, visible_at timestamptz)
 language plpgsql stable strict set search_path = '', pg_temp as $$

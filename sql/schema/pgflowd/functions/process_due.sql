@@ -1,6 +1,7 @@
--- process_due(max_rows): passes on places of limits, gives new signals to the tasks that wait for them,
+-- process_due(max_rows, part): passes on places of limits, gives new signals to the tasks that wait for them,
 -- starts and ends runs whose time has come, tells those who wait for a run that it has ended, and frees
--- tasks whose wait is over, each at most so many. A run that may begin since another one has ended
+-- tasks whose wait is over, each at most so many, and runs with at most a hundred times as many tasks, or
+-- one. With `part` only one of these: signals, limits, runs, awaits, waits. A run that may begin since another one has ended
 -- begins in the same call. Returns how much it has done (null: another one is at it), and in how many
 -- seconds there may be more to do (null: nothing is known), and whether schedules are due, whose ticks
 -- only a daemon can compute (due_schedules, tick). While nothing is due it costs one statement with six
@@ -13,13 +14,12 @@
 -- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits,
 -- _process_due_awaits and _process_due_runs.
 create or replace function pgflowd.process_due(
-  max_rows int default 200, out done int, out next_s float8, out has_ticks boolean)
+  max_rows int default 200, part text default null, out done int, out next_s float8, out has_ticks boolean)
 language plpgsql set search_path = '', pg_temp set jit = off set enable_sort = off as $$
 declare
   due_at timestamptz;
   tick_at timestamptz;
-  came record;
-  awaits int;
+  awaits int := 0;
   skipped_at timestamptz;
 begin
   done := 0;
@@ -46,21 +46,27 @@ begin
     return;
   end if;
 
-  select array_agg(signal.signal_id) as signal_ids, array_agg(signal.run_id) as run_ids,
-         array_agg(signal.name) as names, count(*)::int as number
-    into came from pgflowd._new_signals(process_due.max_rows) as signal;
-  if came.number > 0 then
-    update pgflowd.signals as signal set is_new = false
-     where signal.signal_id = any (came.signal_ids) and signal.is_new;
-    perform pgflowd._deliver_signals(came.run_ids, came.names);
+  if coalesce(process_due.part, 'signals') = 'signals' then
+    done := done + pgflowd._process_signals(process_due.max_rows);
   end if;
-  done := came.number + pgflowd._pass_slots(process_due.max_rows)
-          + pgflowd._process_due_runs(process_due.max_rows);
-  awaits := pgflowd._process_due_awaits(process_due.max_rows);
+  if coalesce(process_due.part, 'limits') = 'limits' then
+    done := done + pgflowd._pass_slots(process_due.max_rows);
+  end if;
+  if coalesce(process_due.part, 'runs') = 'runs' then
+    done := done + pgflowd._process_due_runs(process_due.max_rows);
+  end if;
+  if coalesce(process_due.part, 'awaits') = 'awaits' then
+    awaits := pgflowd._process_due_awaits(process_due.max_rows);
+  end if;
   if awaits > 0 then
-    done := done + awaits + pgflowd._process_due_runs(process_due.max_rows);
+    done := done + awaits;
+    if process_due.part is null then
+      done := done + pgflowd._process_due_runs(process_due.max_rows);
+    end if;
   end if;
-  done := done + pgflowd._end_due_waits(process_due.max_rows);
+  if coalesce(process_due.part, 'waits') = 'waits' then
+    done := done + pgflowd._end_due_waits(process_due.max_rows);
+  end if;
   if done > 0 then
     next_s := 0;
     return;

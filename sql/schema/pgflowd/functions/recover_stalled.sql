@@ -1,4 +1,4 @@
--- recover_stalled(stale_threshold, max_tasks): queues stalled tasks again, and the newest queued ones
+-- recover_stalled(stale_threshold, max_tasks): queues stalled tasks again, and the newest ones
 -- whose message is gone, and fills places of limits; returns their number. Tasks that stalled too often
 -- are failed for good.
 -- Called by: operators.   Locks: see sweep and resend.
@@ -7,7 +7,8 @@ create or replace function pgflowd.recover_stalled(
 returns int language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pgflowd.refill_limits();
-  return (select swept.recovered + lost.resent
+  return (select swept.recovered + behind.recovered + lost.resent
             from pgflowd.sweep(recover_stalled.stale_threshold, recover_stalled.max_tasks) as swept,
+                 pgflowd.sweep_attempts(null, recover_stalled.max_tasks) as behind,
                  pgflowd.resend(null, recover_stalled.max_tasks) as lost);
 end $$;

@@ -1,6 +1,7 @@
 -- resend(before_page, max_tasks): sends new messages for queued tasks whose message is gone. It looks
 -- at the open runs in some pages of their table, those before `before_page`, or the last ones if that
--- is null, and of each step at a thousand tasks, so that it costs the same in a large database.
+-- is null, and of each step at a thousand tasks, so that it costs the same in a large database; with few
+-- max_tasks at fewer pages and tasks.
 -- Returns how many messages it sent, and before which page to look next: null, from the end again.
 -- A message that is there, read or not, is left alone, and so is a task that waits: the look is
 -- repeated under the locks of run and task, which each claim, report and retry takes before it moves,
@@ -17,10 +18,8 @@ declare
   lost record;
   free_runs uuid[];
   held record;
-  queue record;
 begin
-  resent := 0;
-  next_page := nullif(greatest(0, last_page - 128), 0);
+  next_page := nullif(greatest(0, last_page - greatest(1, 128::bigint * resend.max_tasks / 500)), 0);
   select array_agg(task.run_id) as runs, array_agg(task.step_slug) as steps,
          array_agg(task.task_index) as indexes
     into lost
@@ -29,7 +28,7 @@ begin
                    select run.run_id from pgflow.runs as run
                     where run.ctid >= format('(%s,0)', coalesce(next_page, 0))::tid
                       and run.ctid < format('(%s,0)', last_page)::tid
-                      and run.status = 'started'), 1000) as one
+                      and run.status = 'started'), least(1000, 100 * resend.max_tasks)) as one
            limit resend.max_tasks) as task;
   free_runs := array(select run.run_id from pgflow.runs as run
                       where run.run_id = any (lost.runs) and run.status = 'started'
@@ -43,25 +42,5 @@ begin
            where task.run_id = any (free_runs) and task.status = 'queued'
            order by task.run_id, task.step_slug, task.task_index
              for no key update of task skip locked) as free;
-  for queue in
-    select pgflowd._task_queue(task) as name, task.flow_slug, array_agg(task.run_id) as runs,
-           array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes
-      from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
-      join pgflow.step_tasks as task using (run_id, step_slug, task_index)
-     where not exists (
-       select from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]))
-       and not exists (
-       select from pgflowd.waits as wait
-        where wait.run_id = task.run_id and wait.step_slug = task.step_slug
-          and wait.task_index = task.task_index)
-     group by 1, 2 order by 1, 2
-  loop
-    update pgflow.step_tasks as task set message_id = new.msg_id
-      from unnest(queue.runs, queue.steps, queue.indexes, pgflowd._send_again(
-             queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes))
-             as new (run_id, step_slug, task_index, msg_id)
-     where task.run_id = new.run_id and task.step_slug = new.step_slug
-       and task.task_index = new.task_index;
-    resent := resent + cardinality(queue.runs);
-  end loop;
+  resent := pgflowd._send_lost(held.runs, held.steps, held.indexes);
 end $$;

@@ -1,6 +1,6 @@
 -- _started_tasks(worker_id): returns the keys of the started tasks of one worker, or (null) of all.
 -- Upstream keeps indexes on started tasks, which serve both.
--- Called by: _daemon_work, overview_counts, stalled_tasks, _sweep_leased, _sweep_unleased, view flow_status, view
+-- Called by: _daemon_work, overview_counts, _lock_stalled_leases, stalled_tasks, _sweep_unleased, view flow_status, view
 -- worker_status.   Locks: nothing.
 create or replace function pgflowd._started_tasks(worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int)
