@@ -77,11 +77,10 @@ class Service:
 
     def wait(self, until: float, others: Iterable[int] = ()) -> list[int]:
         """Wait until an order comes, one of the others is readable, or the moment comes."""
-        while not self.orders:
-            ready = self._wait_once(until, others)
-            if ready or time.monotonic() >= until:
+        while True:  # once in any case: who always has orders sends heartbeats, too
+            ready = self._wait_once(0.0 if self.orders else until, others)
+            if ready or self.orders or time.monotonic() >= until:
                 return ready
-        return []
 
     def wait_until(self, until: float) -> None:
         """Wait for the moment; orders, except those to end, are kept."""

@@ -177,13 +177,22 @@ def test_a_sweeper_whose_calls_are_refused_tries_slowly(setup, database):
     run_id = start_marked(setup, database, s=0.5)
     daemon.kill("alpha")
 
-    lost = daemon.until("sweeper.lost", count=4, level="error")
+    failed = daemon.until("sweeper.failed", count=4, part="tasks of ended workers")
+    status = until(lambda: with_code(daemon, "E302"), 10)
     conn.execute("alter function pgflowd.not_here rename to sweep_dead")
 
-    times = [datetime.fromisoformat(record["time"]) for record in lost]
-    assert all(later - sooner > timedelta(seconds=0.4) for sooner, later in pairwise(times))
+    assert [each["level"] for each in failed[:2]] == ["error", "debug"]
+    times = [datetime.fromisoformat(record["time"]) for record in failed]
+    assert all(later - sooner > timedelta(seconds=0.2) for sooner, later in pairwise(times))
+    assert status["state"] == "degraded"
+    assert daemon.events("sweeper.lost") == [], "the other parts go on"
     until(lambda: is_completed(database, run_id), 5 * 2)
     assert daemon.events("child.restarted", child="sweeper") == []
+
+
+def with_code(daemon, code):
+    status = daemon.ask()
+    return status if code in [each["code"] for each in status["problems"]] else None
 
 
 def test_the_sweeper_reports_the_state_of_the_database(setup, database):

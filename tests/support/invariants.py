@@ -121,6 +121,12 @@ OF_ALL = {
                                   where r.status = 'started'
                                     and to_jsonb(r) @> '{"is_watched": true}')
     """,
+    "I24 an attempt ends with its lease": """
+        select run_id, step_slug, task_index, token from pgflowd.attempts
+         where ended_at is null and lease_until < now() - interval '10 minutes'
+           and exists (select from pgflowd.sweepers
+                        where sleeps_until > now() - interval '5 minutes')
+    """,
     "I23 nothing is left of a run that is gone": """
         select 'signal', run_id from pgflowd.signals where not is_new
            and run_id not in (select run_id from pgflow.runs union select run_id from pgflowd.runs)

@@ -23,12 +23,17 @@ from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import Tree
+from pgflowd.core.sweeper_parts import SweeperPart
 
 ID = UUID(int=1)
+DONE = {part.value: {"at": 59.0} for part in SweeperPart}  # all of a sweeper's work
 
 
 def facts(**children: ChildFacts) -> DaemonFacts:
     by_id = {name.replace("__", " "): fact for name, fact in children.items()}
+    if "sweeper" in by_id and "parts" not in by_id["sweeper"].numbers:
+        numbers = {**by_id["sweeper"].numbers, "parts": DONE}
+        by_id["sweeper"] = replace(by_id["sweeper"], numbers=numbers)
     return DaemonFacts(ID, "shop", "app1", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
 
 

@@ -200,6 +200,7 @@ class Sweeper:
             database = self._settings.database
             times = (database.reconnect_min_s, database.reconnect_max_s)
             state.failed(time.monotonic(), known, sqlstate, *times)
+            self._service.numbers["parts"] = self._parts.numbers()
             if conn.closed or isinstance(error, Unreachable | OSError):
                 raise
         else:

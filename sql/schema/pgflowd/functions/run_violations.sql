@@ -1,4 +1,4 @@
--- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15, I19, I20 and I22 of these runs; `violations` says
+-- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15, I19, I20, I22 and I24 of these runs; `violations` says
 -- what the numbers mean.
 -- Older cores keep no output of steps, so there is no I4. Workers of other runtimes have no leases,
 -- and history may be off, so I9 and I10 say "at most". Each run is looked up by its key, whatever
@@ -138,6 +138,16 @@ begin
      where wait.run_id = any (run_ids)
        and case when ours.paused_at is null then wait.kind = 'paused' or wait.rest is not null
                 else wait.due_at > now() end
+     limit max_rows;
+  return query
+    select 'I24', attempt.flow_slug, attempt.run_id, attempt.step_slug, attempt.task_index,
+           format('the lease of attempt %s lapsed %s s ago, and it is open', attempt.token,
+                  floor(extract(epoch from now() - attempt.lease_until)))
+      from pgflowd.attempts as attempt
+     where attempt.run_id = any (run_ids) and attempt.ended_at is null
+       and attempt.lease_until < now() - interval '10 minutes'
+       and exists (select from pgflowd.sweepers as sweeper
+                    where sweeper.sleeps_until > now() - interval '5 minutes')
      limit max_rows;
   return query select violation.* from pgflowd._undo_violations(run_ids, max_rows) as violation;
   return query

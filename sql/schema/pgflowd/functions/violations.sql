@@ -20,6 +20,7 @@
 --       are due
 --   I22 a run that is to be undone is due, or another run is under way that undoes it, and is deployed
 --   I23 what belongs to a run has its run
+--   I24 no attempt is open whose lease lapsed more than ten minutes ago, while there is a sweeper
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
