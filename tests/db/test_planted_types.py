@@ -50,6 +50,7 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
     "pgflowd.follow": lambda db: ("follow(%s, true)", ([run_of(db)],)),
     "pgflowd.get_run": lambda db: ("get_run(%s)", (run_of(db),)),
     "pgflowd.input_schema": lambda db: ("input_schema(%s)", (db.flow(),)),
+    "pgflowd.postpone_due": lambda db: with_(due(db), "postpone_due('runs', 'x')"),
     "pgflowd.postpone_schedule": lambda db: (
         "postpone_schedule(%s, (select due_at from pgflowd.schedules limit 1), 'x', 1)",
         (scheduled(db),),

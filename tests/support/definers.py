@@ -36,6 +36,7 @@ DEFINERS = {
     "pgflowd.pause": "wso",
     "pgflowd.pause_flow": "wo",
     "pgflowd.pause_schedule": "wo",
+    "pgflowd.postpone_due": "w",
     "pgflowd.postpone_schedule": "w",
     "pgflowd.prune_expired": "w",
     "pgflowd.remove_schedule": "w",
