@@ -28,9 +28,8 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   └── WaitTimeout          the wait is over, the run continues
     └── Bug              E9xx    a mistake in pgflowd
 
-Several mistakes at once are `Problem` values; `ConfigError` and `FlowError` carry a list of
-them. `TITLES` is the registry of codes: a code is never used again for something else, and each has
-a page in docs/errors and a test that provokes it. `Fail` and `RetryAfter` are no errors of pgflowd.
+Several mistakes at once are `Problem` values, a list of a `ConfigError` or `FlowError`. No code of
+`TITLES` is used again for something else. `Fail` and `RetryAfter` are no errors of pgflowd.
 """
 
 from __future__ import annotations
