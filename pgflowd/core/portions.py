@@ -16,7 +16,7 @@ from typing import NamedTuple
 _SIZE_STATES = ("53", "54", "55P03", "57014")
 
 
-class Portion(NamedTuple):
+class CallSize(NamedTuple):
     """How many one call takes, of at most so many."""
 
     most: int
@@ -31,18 +31,18 @@ class Portion(NamedTuple):
     def is_single(self) -> bool:
         return self.size == 1
 
-    def cut(self) -> Portion:
+    def cut(self) -> CallSize:
         """After a call that failed: a part of it, one at least."""
         return self._replace(size=smaller(self.size, self.factor))
 
-    def grown(self) -> Portion:
+    def grown(self) -> CallSize:
         """After a call that succeeded."""
         return self._replace(size=larger(self.size, self.most, self.factor))
 
 
-def whole(most: int) -> Portion:
+def whole(most: int) -> CallSize:
     """The largest portion, with which one begins."""
-    return Portion(most, most)
+    return CallSize(most, most)
 
 
 def smaller(size: int, factor: int = 2) -> int:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.portions import Portion, may_be_too_large, whole
+from pgflowd.core.portions import CallSize, may_be_too_large, whole
 
 NEVER = float("inf")
 
@@ -44,7 +44,7 @@ class PartState:
     """One part. All moments are those of one monotonic clock."""
 
     succeeded_at: float
-    portion: Portion = SINGLE
+    portion: CallSize = SINGLE
     retry_at: float = -NEVER
     pause_s: float = 0.0
     put_off: str = ""  # why the first row is to be put off before the next try
