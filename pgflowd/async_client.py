@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import psycopg
@@ -109,15 +110,17 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         self._refuse_wait()
         return await self._wait(PatientWait(run_id_of(run_id), timeout))
 
-    def follow(self, run_id: RunId) -> AsyncIterator[TimelineEntry]:
+    def follow(self, run_id: RunId, *, outputs: bool = True) -> AsyncIterator[TimelineEntry]:
         """
         Yield what happened and happens in a run, as `runs follow` does, until its end. NotFound.
 
-        If the database goes away meanwhile, it continues when that is back.
+        `outputs=False`: events without outputs, for who may not see them. If the database goes away
+        meanwhile, it continues when that is back.
         """
         self._refuse_wait()
         url = self._own_url()
-        return follow_async(lambda: connect_async(url, name=NAME), run_id_of(run_id))
+        opened = partial(connect_async, url, name=NAME)
+        return follow_async(opened, run_id_of(run_id), outputs=outputs)
 
     async def get_run(self, run_id: RunId, *, conn: AsyncGiven | None = None) -> Run:
         """Read a run. Raises NotFound."""

@@ -132,15 +132,16 @@ class Client(ClientConnections[Connection]):
         self._refuse_wait()
         return self._wait(PatientWait(run_id_of(run_id), timeout))
 
-    def follow(self, run_id: RunId) -> Iterator[TimelineEntry]:
+    def follow(self, run_id: RunId, *, outputs: bool = True) -> Iterator[TimelineEntry]:
         """
         Yield what happened and happens in a run, as `runs follow` does, until its end. NotFound.
 
-        If the database goes away meanwhile, it continues when that is back.
+        `outputs=False`: events without outputs, for who may not see them. If the database goes away
+        meanwhile, it continues when that is back.
         """
         self._refuse_wait()
         url = self._own_url()
-        return follow_sync(lambda: connect(url, name=NAME), run_id_of(run_id))
+        return follow_sync(lambda: connect(url, name=NAME), run_id_of(run_id), outputs=outputs)
 
     def get_run(self, run_id: RunId, *, conn: Given | None = None) -> Run:
         """Read a run. Raises NotFound."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from uuid import UUID
 
 import psycopg
@@ -42,9 +43,10 @@ MIN_NAP_S = 0.1
 class FollowedRun:
     """A run that is followed on one connection after the other."""
 
-    def __init__(self, run_id: UUID) -> None:
+    def __init__(self, run_id: UUID, *, outputs: bool) -> None:
         self.run_id = run_id
         self._run = RunEvents(run_id)
+        self._outputs = outputs
         self._follow_at = 0.0
         self._listens: set[UUID] = set()
 
@@ -66,7 +68,7 @@ class FollowedRun:
             if self._run.undo is not None and not self.has_ended:
                 yield from self._listen(self._run.undo.run_id)
             if events or self.has_ended:
-                return events
+                return events if self._outputs else [replace(one, output=None) for one in events]
             yield Nap(nap_s, any_event=True)
             nap_s = min(nap_s * 1.5, MAX_NAP_S)
 
@@ -87,9 +89,11 @@ class FollowedRun:
             self._follow_at = now + (yield runs.follow(list(self._listens)))
 
 
-def follow_sync(opened: Callable[[], Connection], run_id: UUID) -> Iterator[TimelineEntry]:
+def follow_sync(
+    opened: Callable[[], Connection], run_id: UUID, *, outputs: bool
+) -> Iterator[TimelineEntry]:
     """Yield the events of a run on a connection that is closed at the end, or opened again."""
-    run, pause_s, conn = FollowedRun(run_id), 0.0, opened()
+    run, pause_s, conn = FollowedRun(run_id, outputs=outputs), 0.0, opened()
     try:
         while not run.has_ended:
             try:
@@ -109,10 +113,10 @@ def follow_sync(opened: Callable[[], Connection], run_id: UUID) -> Iterator[Time
 
 
 async def follow_async(
-    opened: Callable[[], Awaitable[AsyncConnection]], run_id: UUID
+    opened: Callable[[], Awaitable[AsyncConnection]], run_id: UUID, *, outputs: bool
 ) -> AsyncIterator[TimelineEntry]:
     """Do the same with asyncio."""
-    run, pause_s, conn = FollowedRun(run_id), 0.0, await opened()
+    run, pause_s, conn = FollowedRun(run_id, outputs=outputs), 0.0, await opened()
     try:
         while not run.has_ended:
             try:

@@ -172,3 +172,12 @@ def test_runs_are_named_or_chosen_and_only_those_that_the_verb_fits(here, shop, 
     shop.start("send_email")
 
     assert here("runs", "pause", *words.split(), "--yes").code == 2
+
+
+def test_prune_names_the_command_that_chooses_by_status_or_label(here, shop):
+    for option, value in (("--status", "completed"), ("--label", "env=test")):
+        ended = here("runs", "prune", "--older-than", "1d", option, value)
+
+        assert ended.code == 2
+        assert "`pgflowd runs delete --status STATUS --label NAME=VALUE`" in ended.err
+        assert "--keep-failed" in ended.err

@@ -54,10 +54,16 @@ def test_both_clients_yield_all_events_until_the_end(pgflow_db) -> None:
             pgflow_db.drain(orders, hurry=True)
     assert sorted(found) == sorted(EVENTS)
     assert found[0] == "run:started" and found[-1] == "run:undone"
+    events = list(pgflow_db.client.follow(run_id))
+    without = list(pgflow_db.client.follow(run_id, outputs=False))
+    assert [e.key for e in without] == [e.key for e in events]
+    assert any(e.output is not None for e in events)
+    assert all(e.output is None for e in without)
 
     async def again() -> list[str]:
         async with AsyncClient(pgflow_db.dsn) as client:
-            return [" ".join(filter(None, [e.event, e.step])) async for e in client.follow(run_id)]
+            followed = client.follow(run_id, outputs=False)
+            return [" ".join(filter(None, [e.event, e.step])) async for e in followed]
 
     # it waits no longer, so only who followed then was told
     assert sorted(asyncio.run(again())) == sorted(e for e in EVENTS if e != "task:waiting pack")

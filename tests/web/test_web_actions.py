@@ -153,6 +153,17 @@ def test_many_runs_are_counted_first_and_then_changed(jane, shop):
     assert again.json()["already"] == sorted(str(run) for run in runs[:2])
 
 
+def test_a_retry_of_many_runs_is_asked_once_without_a_number(jane, shop):
+    runs = [str(shop.start("send_email", {})) for _ in range(51)]
+
+    asks = jane.post("/runs/many/pause", data={"run": runs})
+    done = jane.post("/runs/many/pause", data={"runs": ",".join(runs), "sure": "on"})
+
+    assert "Pause 51 runs?" in asks.text and "Type 51" not in asks.text
+    assert "51 runs done" in done.text
+    assert "Type 51" not in jane.post("/runs/many/retry", data={"run": runs}).text
+
+
 def test_all_runs_that_a_list_finds_are_chosen_once(jane, shop):
     runs = [shop.start("store_items", ["a"]) for _ in range(3)]
     other = shop.start("send_email", {})

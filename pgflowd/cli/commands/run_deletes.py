@@ -29,6 +29,16 @@ NOTED = 10_000  # after so many deleted runs it says how far it is
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
+def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """`runs delete` has these filters; somebody who tries them here is told."""
+    if value is not None:
+        text = (
+            "prune deletes by age: --keep-failed leaves all but completed runs, and `pgflowd runs"
+            " delete --status STATUS --label NAME=VALUE` deletes by status and label"
+        )
+        raise click.UsageError(text)
+
+
 @click.command(cls=Command)
 @click.option(
     "--older-than", type=DURATION, required=True, metavar="DUR", help="That ended so long ago."
@@ -37,6 +47,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--keep-failed", is_flag=True, help="Only runs that completed.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @yes_option
+@click.option("--status", "--label", hidden=True, expose_value=False, callback=_not_of_prune)
 @pass_app
 def prune(
     app: App, older_than: float, flow: str | None, keep_failed: bool, dry_run: bool, yes: bool

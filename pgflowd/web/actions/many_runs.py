@@ -31,7 +31,8 @@ from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
 
 MOST = 1000  # runs of a choice; a form holds no more ids
-ASKED_TWICE = 50  # of more than these the number is typed
+ASKED_TWICE = 50  # of more than these the number is typed, for a verb that nothing takes back
+TYPED = ("cancel", "undo")
 _TIME_S = 10.0
 
 
@@ -59,7 +60,7 @@ class ChosenRuns:
     @property
     def is_typed(self) -> bool:
         """Whether somebody has to type the number."""
-        return len(self.runs) > ASKED_TWICE
+        return needs_number(self.verb, len(self.runs))
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,16 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
 
 
 def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
-    """Whether somebody is sure; of many runs they have typed how many."""
+    """Whether somebody is sure; perhaps they have typed how many."""
     if not request.fields.is_set("sure"):
         return False
-    return len(ids) <= ASKED_TWICE or request.fields.number("count", MOST) == len(ids)
+    is_typed = needs_number(request.path["verb"], len(ids))
+    return not is_typed or request.fields.number("count", MOST) == len(ids)
+
+
+def needs_number(verb: str, runs: int) -> bool:
+    """Whether the number of these runs is typed."""
+    return verb in TYPED and runs > ASKED_TWICE
 
 
 def _verb(request: ActionRequest) -> RunVerb:
