@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import chaos_attacks
 import chaos_daemons
 import chaos_gates
 import chaos_grains
@@ -90,6 +91,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_undos.troubles(environment, _stood_still)
     troubles += chaos_versions.troubles(environment)
     troubles += chaos_output.troubles(conn)
+    troubles += chaos_attacks.troubles(environment)
     troubles += chaos_daemons.in_the_end(conn, environment.living)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]

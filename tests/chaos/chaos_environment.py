@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import chaos_changing
+import chaos_rights
 import psycopg
 from psycopg import sql
 from support import web
@@ -231,6 +232,7 @@ class Environment:
         self.living: dict[str, str] = {}  # daemons that are asked to end at last: names by ids
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
+        self.rights: set[str] = set()  # those of all users, before anything happens
         self._verbose, self._last_logged = verbose, ""
         self._story = (self.directory / "story").open("w")
         self._order = itertools.count()
@@ -326,6 +328,8 @@ class Environment:
             conn.execute(sql.SQL("create database chaos {}").format(where))
         schema.install(self.conn())
         self.conn().execute(TABLES)
+        chaos_rights.prepare(self.conn())
+        self.rights = chaos_rights.rights(self.conn())
         self.conn().execute("select pgflowd.set_setting('crash_limit', '1000', 'its start')")
 
     def restart_server(self, number: int, down_s: float) -> None:

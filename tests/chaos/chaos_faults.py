@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import chaos_attacks
 import chaos_versions
 import psycopg
 from chaos_environment import KINDS, ROOM, Environment, Place, signalled
@@ -208,4 +209,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (6, "change", chaos_versions.change),
     (4, "retry", retry),
     (3, "prune", prune),
+    (3, "attack", chaos_attacks.attack),
 ]
