@@ -95,7 +95,8 @@ begin
     execute format('grant execute on all routines in schema %I to pgflow_owner', schema);
   end loop;
   if to_regnamespace('realtime') is not null then
-    grant usage on schema realtime to pgflow_owner, pgflow_worker, pgflow_starter;
+    grant usage on schema realtime to pgflow_owner, pgflow_worker;
+    revoke usage on schema realtime from pgflow_starter;  -- what it starts sends with the owner's rights
   end if;
 end
 $$;

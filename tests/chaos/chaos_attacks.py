@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 from chaos_environment import Environment, Place
-from chaos_rights import USERS, rights
+from chaos_rights import STARTER, USERS, WORKER, rights
 from psycopg import sql
 from support.planted import has_fired, plant
 
@@ -76,7 +76,7 @@ def attack(environment: Environment, place: Place) -> str:
         for statement in FORBIDDEN:
             if _try(attacker, statement):
                 environment.troubles.append(f"{user} may: {statement}")
-        if user == "chaos_starter":
+        if user == STARTER:
             _squat(environment, attacker, known)
         _lock(environment, user)
     return user
@@ -103,7 +103,7 @@ def _calls(user: str, runs: list[str], luck: float) -> Iterator[tuple[str, str]]
         yield "pgflow", f"get_run_with_states('{run}')"
     yield "pgflowd", "current_flow('chain')"
     yield "pgflowd", "input_schema('chain')"
-    if user == "chaos_worker":
+    if user == WORKER:
         for name in ("delete('chain', -1)", "archive('chain', -1)", "set_vt('chain', -1, 0)",
                      "format_table_name('chain', 'q')"):  # fmt: skip
             yield "pgmq", name

@@ -30,8 +30,6 @@ def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     found.rows(FLOWS)
     found.start("chain")
     yield found
-    for user in chaos_rights.USERS:
-        found.do(f"drop owned by {user}; drop role {user}")
     found.close()
 
 
@@ -53,15 +51,15 @@ def found(environment: Any) -> list[str]:
 
 
 def a_right(db: LeaseDatabase) -> None:
-    db.do("grant delete on pgflow.runs to chaos_starter")
+    db.do(f"grant delete on pgflow.runs to {chaos_rights.STARTER}")
 
 
 def a_superuser(db: LeaseDatabase) -> None:
-    db.do("alter role chaos_stranger createdb")
+    db.do(f"alter role {chaos_rights.STRANGER} createdb")
 
 
 def a_membership(db: LeaseDatabase) -> None:
-    db.do("grant pgflow_owner to chaos_stranger")
+    db.do(f"grant pgflow_owner to {chaos_rights.STRANGER}")
 
 
 def another_body(db: LeaseDatabase) -> None:
@@ -94,10 +92,10 @@ def test_the_attacker_gets_nothing(db: LeaseDatabase, environment: Any) -> None:
     place: Any = None
     users = {chaos_attacks.attack(environment, place) for _ in range(12)}
 
+    assert found(environment) == []
     worker = db.worker("parents")
     (task,) = db.claim("parents", worker, 1)
     ids = [chaos_attacks.child_id(str(task.run_id), "begets", 0, "begotten", f"key {n}")
            for n in range(3)]  # fmt: skip
     assert users == set(chaos_rights.USERS)
     assert set(ids) < set(environment.acknowledged)
-    assert found(environment) == []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from support.contract import stub_platform
 from support.definers import DEFINERS
 from support.schema import As, Connection
 
@@ -153,3 +154,20 @@ def test_a_worker_of_another_runtime_keeps_what_public_had(passer: Connection) -
     assert found == {
         name for name in DEFINERS if name.startswith("pgflow.") and "_cron" not in name
     } - {"pgflow.cleanup_ensure_workers_logs"}
+
+
+def test_a_starter_cannot_prepare_what_sends_its_events(conn: Connection) -> None:
+    """`realtime.send` has no path of its own, and is executed with the owner's rights."""
+    conn.execute("select pgflow.create_flow('f'), pgflow.add_step('f', 'a')")
+    stub_platform(conn)
+    with conn.transaction():
+        conn.execute(schema.roles_sql().encode())
+    conn.execute("grant insert on realtime.messages to pgflow_owner")
+
+    conn.execute("set role pgflow_starter")
+    conn.execute("select pgflow.start_flow_with_states('f', '{}')")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="schema realtime"):
+        conn.execute("select realtime.send('{}', 'x', 'y', false)")
+
+    conn.execute("reset role")
+    assert conn.execute("select count(*) from realtime.messages").fetchone() != (0,)

@@ -8,6 +8,7 @@ Nothing of that is ever executed as another user; and what the function does, it
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -23,12 +24,20 @@ from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchServer
 
 ROLES = {"w": "worker", "s": "starter", "v": "viewer", "o": "operator"}
-PASSER = """
-create role attack_passer login;
-grant usage on schema pgflow, pgflowd to attack_passer;
-grant execute on function pgflowd.signal to attack_passer
+MINE = f"attack_{os.getpid()}"  # other tests share the server
+PASSER = f"""
+grant usage on schema pgflow, pgflowd to {MINE}_passer;
+grant execute on function pgflowd.signal to {MINE}_passer
 """
-Calls = list[tuple[str, tuple[Any, ...]]]
+RISE = f"""
+create function pg_temp.e(v pg_catalog.text) returns boolean language plpgsql as $$
+begin
+  if current_user <> session_user then
+    execute 'alter role {MINE}_passer superuser';
+  end if;
+  return true;
+end $$
+"""
 
 # a call of each that is no verb of a person
 OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
@@ -121,23 +130,23 @@ def _with_users(dsn: str) -> Iterator[LeaseDatabase]:
     with psycopg.connect(dsn, autocommit=True) as conn:
         with conn.transaction():
             conn.execute(schema.roles_sql().encode())
-        for name in (*ROLES.values(), "passer"):
-            conn.execute(f"drop role if exists attack_{name}".encode())
-        for role in ROLES.values():
-            conn.execute(f"create role attack_{role} login in role pgflow_{role}".encode())
+        with suppress(psycopg.errors.DuplicateObject), conn.transaction():  # of an earlier test
+            for role in ROLES.values():
+                conn.execute(f"create role {MINE}_{role} login in role pgflow_{role}".encode())
+            conn.execute(f"create role {MINE}_passer login".encode())
         conn.execute(PASSER.encode())
     database = LeaseDatabase(dsn, "own", "all")
     yield database
     database.close()
     with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute("drop owned by attack_passer")
+        conn.execute(f"drop owned by {MINE}_passer".encode())
 
 
 @contextmanager
 def attacker(db: LeaseDatabase, role: str) -> Iterator[psycopg.Connection[Any]]:
     """A session of this role with everything planted."""
     with psycopg.connect(db.dsn, autocommit=True) as conn:
-        conn.execute(f"set session authorization attack_{role}".encode())
+        conn.execute(f"set session authorization {MINE}_{role}".encode())
         plant(conn)
         yield conn
 
@@ -170,7 +179,7 @@ def test_nothing_that_a_caller_has_planted_is_executed_as_the_owner(db: LeaseDat
             poison(conn, queue)
             for letter in letters:
                 query, params = call_of(db, definer)
-                conn.execute(f"set session authorization attack_{ROLES[letter]}".encode())
+                conn.execute(f"set session authorization {MINE}_{ROLES[letter]}".encode())
                 conn.execute(query.encode(), params)
                 assert not has_fired(conn), (definer, ROLES[letter])
 
@@ -192,17 +201,13 @@ def test_nor_with_runs_in_any_state(db: LeaseDatabase) -> None:
 def test_who_may_only_signal_does_not_become_superuser(db: LeaseDatabase) -> None:
     run = run_of(db)
     with psycopg.connect(db.dsn, autocommit=True) as conn:
-        conn.execute("set session authorization attack_passer")
-        conn.execute(
-            "create function pg_temp.e(v pg_catalog.text) returns boolean language plpgsql as $$"
-            " begin if current_user <> session_user"
-            " then execute 'alter role attack_passer superuser'; end if; return true; end $$"
-        )
+        conn.execute(f"set session authorization {MINE}_passer".encode())
+        conn.execute(RISE.encode())
         conn.execute("create domain pg_temp.text as pg_catalog.text check (pg_temp.e(value))")
 
         conn.execute(f"select pgflowd.signal('{run}', 'x')".encode())
 
-    assert not db.value("select rolsuper from pg_roles where rolname = 'attack_passer'")
+    assert not db.value("select rolsuper from pg_roles where rolname = %s", f"{MINE}_passer")
 
 
 def test_each_function_with_its_owner_s_rights_is_called() -> None:
