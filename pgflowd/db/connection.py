@@ -92,8 +92,8 @@ def connect(
             is_direct = not pooled and conn.execute(_SETTINGS, values).fetchone()
             if not is_direct:
                 conn.prepare_threshold = None
-                if _has_foreign_dates(conn):
-                    conn.execute(_OUR_DATES)
+                if _has_foreign_styles(conn):
+                    conn.execute(_OUR_STYLES)
         conn.autocommit = autocommit
     return conn
 
@@ -123,8 +123,8 @@ async def connect_async(
         values = _settings(limits, conn, is_ours=autocommit)
         if pooled or not await (await conn.execute(_SETTINGS, values)).fetchone():
             conn.prepare_threshold = None
-            if _has_foreign_dates(conn):
-                await conn.execute(_OUR_DATES)
+            if _has_foreign_styles(conn):
+                await conn.execute(_OUR_STYLES)
         await conn.set_autocommit(autocommit)
     return conn
 
@@ -244,6 +244,8 @@ select set_config('statement_timeout', %s, false),
        set_config('DateStyle', 'ISO, MDY', false),
        set_config('IntervalStyle', 'postgres', false),
        set_config('array_nulls', 'on', false),
+       set_config('standard_conforming_strings', 'on', false),
+       set_config('extra_float_digits', '1', false),
        case when %s then set_config('default_transaction_isolation', 'read committed', false) end,
        case when %s then set_config('idle_session_timeout', '0', false) end
  where pg_backend_pid() = %s
@@ -257,13 +259,15 @@ def _settings(limits: Limits, conn: AnyConnection, *, is_ours: bool) -> list[str
     return [*(f"{round(wait * 1000)}ms" for wait in waits), is_ours, is_ours, conn.info.backend_pid]
 
 
-# a pooler such as pgbouncer keeps this setting, and no other, for each of its clients
-_OUR_DATES = "set datestyle = 'ISO, MDY'"
+# a pooler such as pgbouncer keeps these settings, and few others, for each of its clients
+_OUR_STYLES = "set datestyle = 'ISO, MDY'; set standard_conforming_strings = on"
 
 
-def _has_foreign_dates(conn: AnyConnection) -> bool:
-    """Whether dates come in a style that psycopg cannot read."""
-    return not (conn.info.parameter_status("DateStyle") or "ISO").startswith("ISO")
+def _has_foreign_styles(conn: AnyConnection) -> bool:
+    """Whether psycopg cannot read how dates come, or backslashes in strings have a meaning."""
+    shown = conn.info.parameter_status
+    has_dates = (shown("DateStyle") or "ISO").startswith("ISO")
+    return not has_dates or shown("standard_conforming_strings") == "off"
 
 
 def _cause(error: psycopg.Error, url: str) -> str:

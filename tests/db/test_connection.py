@@ -48,6 +48,8 @@ OTHERS = {
     "DateStyle": ("German", "ISO, MDY"),
     "IntervalStyle": ("iso_8601", "postgres"),
     "array_nulls": ("off", "on"),
+    "standard_conforming_strings": ("off", "on"),
+    "extra_float_digits": ("-15", "1"),
     "idle_session_timeout": ("3s", "0"),
 }
 
@@ -67,7 +69,7 @@ def shown(conn: psycopg.Connection) -> list[str]:
     return [conn.execute(f"show {name}").fetchone()[0] for name in OTHERS]
 
 
-@covers("database 19", "database 28", "outside 7")
+@covers("database 19", "database 28", "outside 7", "outside 19")
 def test_defaults_of_the_database_do_not_apply_to_us(other_defaults: str) -> None:
     async def ask() -> list[str]:
         async with await connect_async(other_defaults) as conn:
@@ -82,7 +84,7 @@ def test_defaults_of_the_database_do_not_apply_to_us(other_defaults: str) -> Non
 
 def test_a_handler_keeps_the_isolation_of_its_database(other_defaults: str) -> None:
     with connect(other_defaults, autocommit=False) as conn:
-        assert shown(conn) == ["serializable", "ISO, MDY", "postgres", "on", "3s"]
+        assert shown(conn) == ["serializable", "ISO, MDY", "postgres", "on", "on", "1", "3s"]
 
 
 @covers("outside 7")

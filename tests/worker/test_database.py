@@ -189,11 +189,12 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
     assert "the database refused the report: too large (54000)" in worker.attempts(run)[0][2]
 
 
-@covers("database 19", "database 28", "outside 7")
+@covers("database 19", "database 28", "outside 7", "outside 19")
 def test_a_database_with_other_defaults_records_failures_and_outcomes(start_worker, database):
     others = {
         "default_transaction_isolation": "serializable",
         "array_nulls": "off",
+        "standard_conforming_strings": "off",
         "datestyle": "German",
         "intervalstyle": "iso_8601",
     }
