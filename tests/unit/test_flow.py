@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import time
 
 import pytest
 from support.covers import covers
@@ -293,3 +294,28 @@ def test_flows_can_be_defined_where_the_working_directory_is_gone(tmp_path):
     )
 
     assert said.stdout == "<string>:1\n"
+
+
+def wide(count: int) -> Flow:
+    flow = Flow("wide")
+
+    def first(run): ...
+
+    def later(first): ...
+
+    flow.step(first)
+    for number in range(count):
+        flow.step(slug=f"later_{number}")(functools.partial(later))
+    return flow
+
+
+@covers("outside 20")
+def test_checking_a_flow_takes_time_by_its_steps_and_not_by_their_square():
+    def took_s(flow: Flow) -> float:
+        began = time.process_time()
+        assert flow.check() == []
+        return time.process_time() - began
+
+    small, large = wide(500), wide(4000)
+
+    assert min(took_s(large) for _ in range(3)) < 24 * min(took_s(small) for _ in range(5))

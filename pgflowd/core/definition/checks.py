@@ -31,12 +31,17 @@ _LEGAL_FROM_0_17 = re.compile(r"[a-zA-Z]([a-zA-Z0-9]|_(?=[a-zA-Z0-9]))*")
 def flow_problems(flow: FlowSpec) -> list[Problem]:
     """All problems of one flow, in the order of the file, those of the whole flow first."""
     slugs = {step.slug for step in flow.steps}
+    skippable = {step.slug for step in flow.steps if step.may_be_skipped}
     return [
         *_slug_problems(flow.slug, flow.place, of_flow=True),
         *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
         *schedule_problems(flow.slug, flow.options, flow.place),
         *_cycle_problems(flow),
-        *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
+        *(
+            problem
+            for step in flow.steps
+            for problem in _step_problems(step, flow, slugs, skippable)
+        ),
         *_repeated_steps(flow),
         *undo_problems(flow),
         *type_problems(flow),
@@ -44,7 +49,9 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
     ]
 
 
-def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[Problem]:
+def _step_problems(
+    step: StepSpec, flow: FlowSpec, slugs: set[str], skippable: set[str]
+) -> Iterator[Problem]:
     yield from _slug_problems(step.slug, step.place, of_flow=False)
     if step.slug in RESERVED - {RUN} and not step.has_given_slug:
         text = f"step slug '{step.slug}' is the name of a parameter"
@@ -52,7 +59,7 @@ def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[
     yield from _parameter_problems(step, flow.slug, slugs)
     yield from _dep_problems(step, flow.slug, slugs)
     if not step.is_map:
-        yield from _default_problems(step, flow)
+        yield from _default_problems(step, skippable)
     yield from _step_option_problems(step)
     yield from _condition_problems(step)
     if not flow.decodes:
@@ -171,8 +178,7 @@ def _dep_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[P
         yield Problem("E204", text, step.place)
 
 
-def _default_problems(step: StepSpec, flow: FlowSpec) -> Iterator[Problem]:
-    skippable = {other.slug for other in flow.steps if other.may_be_skipped}
+def _default_problems(step: StepSpec, skippable: set[str]) -> Iterator[Problem]:
     for parameter in step.parameters:
         if parameter.name in skippable and not parameter.has_default:
             text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
