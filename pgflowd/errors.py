@@ -122,6 +122,7 @@ TITLES: dict[str, str] = {
     "W329": "tasks are in quarantine",
     "W330": "a flow is paused",
     "E331": "a part of the sweeper's work is not done",
+    "W332": "runs wait for each other",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",
@@ -202,8 +203,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
-        remedy = f"; {self.next}" if self.next else ""
-        return f"{self.code} {where}{self.text}{remedy}"
+        return f"{self.code} {where}{self.text}" + (f"; {self.next}" if self.next else "")
 
 
 class PgflowdError(Exception):

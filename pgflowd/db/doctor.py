@@ -36,7 +36,7 @@ from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.rights import has_trusted_cron, platform, rights
 from pgflowd.db.schedules import list_schedules
 from pgflowd.db.server_connections import finding_of_connections
-from pgflowd.db.stalled import stalled_tasks
+from pgflowd.db.stalled import findings_of_stalled
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
@@ -270,14 +270,7 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    found = execute(conn, stalled_tasks(request.stale_threshold_s))
-    if not found:
-        yield ok("stalled", "no task is stalled")
-        return
-    oldest = found[0]
-    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
-    text = f"{counted(len(found), 'task')}, the oldest {task}"
-    yield warning("stalled", text, "see `pgflowd stalled list`")
+    yield from findings_of_stalled(conn, request.stale_threshold_s)
 
 
 def _schedules(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:

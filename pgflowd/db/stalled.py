@@ -7,6 +7,7 @@ raise NotFound if it does not exist.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import starmap
 from typing import Any
@@ -15,7 +16,11 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.documents.flows import StalledTask
+from pgflowd.core.finding import Finding, ok, warning
+from pgflowd.core.text import counted, short_id
+from pgflowd.core.undecided import CYCLE, problem_of
 from pgflowd.db.query import Query, execute, only
+from pgflowd.db.waits import undecided_tasks
 
 Connection = psycopg.Connection[Any]
 
@@ -24,6 +29,22 @@ def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
     """Return the stalled tasks, oldest first."""
     params = (timedelta(seconds=stale_threshold_s),)
     return Query(_STALLED, params, lambda rows: list(starmap(StalledTask, rows)))
+
+
+def findings_of_stalled(conn: Connection, stale_threshold_s: float) -> Iterator[Finding]:
+    """Say which runs wait for each other, and which tasks are stalled."""
+    for one in execute(conn, undecided_tasks()):
+        if one.kind == CYCLE:
+            problem = problem_of(one)
+            yield warning("stalled", problem.text, problem.next or "", problem.code)
+    found = execute(conn, stalled_tasks(stale_threshold_s))
+    if not found:
+        yield ok("stalled", "no task is stalled")
+        return
+    oldest = found[0]
+    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
+    text = f"{counted(len(found), 'task')}, the oldest {task}"
+    yield warning("stalled", text, "see `pgflowd stalled list`")
 
 
 def requeue_task(

@@ -66,7 +66,7 @@ def test_a_worker_tells_a_minute_after_a_task_ended_and_then_no_more():
     assert minutes_told(play, 1000) == 0
 
 
-@covers("W328", "W329", "W330")
+@covers("W328", "W329", "W330", "W332")
 def test_problems_say_how_many_which_first_and_what_next():
     run = "01234567-89ab-7def-8123-456789abcdef"
     need = problem_of(Undecided("render", "need", "gpu", run, 3))
@@ -85,3 +85,8 @@ def test_problems_say_how_many_which_first_and_what_next():
     paused = problem_of(Undecided("render", "paused", "jane: too hot", None, 0))
     assert paused.text == "flow render is paused by jane: too hot; none of its tasks begins"
     assert (paused.code, "flows resume render" in str(paused.next)) == ("W330", True)
+    cycle = problem_of(Undecided("render", "cycle", "0" * 28 + "beef" * 2, run, 2))
+    assert cycle.text == (
+        "run 89abcdef of render waits for run beefbeef, which waits for it; 2 runs wait so"
+    )
+    assert (cycle.code, "runs cancel" in str(cycle.next)) == ("W332", True)

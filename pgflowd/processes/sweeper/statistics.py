@@ -2,7 +2,7 @@
 Counts what waits, for `status` and the metrics, and adds old minutes of the statistics up to hours.
 
 What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328),
-a flow that is paused (W330).
+a flow that is paused (W330), runs that wait for each other (W332).
 """
 
 from __future__ import annotations

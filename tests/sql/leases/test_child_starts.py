@@ -8,9 +8,13 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sql.leases.test_waits_for_runs import wait_for
 from support.child_runs import begun, child_of, family, process, start_child, statuses
+from support.database import Row
 from support.leases import LeaseDatabase
 
+from pgflowd.db.query import execute
+from pgflowd.db.waits import undecided_tasks
 from pgflowd.testing.until import until
 
 PARENTS = """
@@ -221,3 +225,85 @@ insert into pgflowd.runs (run_id, flow_slug, state, singleton_key, holds_key)
 select run_id, flow_slug, 'started', 'k', true from pgflow.runs where run_id = %s
 on conflict (run_id) do update set singleton_key = 'k', holds_key = true
 """
+
+
+def hold(db: LeaseDatabase, run: UUID) -> None:
+    db.do(HOLD, run)
+
+
+def await_runs(db: LeaseDatabase, task: Row, *runs: UUID, **ask: str) -> None:
+    """Its handler waits for the end of these runs."""
+    db.suspend(task, wait_for(*runs, **ask))
+    process(db)
+
+
+@pytest.mark.parametrize(("on_conflict", "generations"), [("wait", 1), ("replace", 1), ("wait", 2)])
+def test_a_child_that_could_not_begin_before_a_run_above_it_ends_is_refused(
+    own: LeaseDatabase, on_conflict: str, generations: int
+) -> None:
+    """It was blocked by its parent, which waited for it, for ever; or each cancelled the other."""
+    top = task = begun(own, own.flow())
+    flow = own.flow()
+    for _ in range(generations - 1):
+        start_child(own, task, between := own.flow())
+        (task,) = own.claim(between, own.worker(between))
+    hold(own, top.run_id)
+
+    with pytest.raises(psycopg.Error, match=f"run {top.run_id} has the singleton key 'k'") as error:
+        start_child(own, task, flow, singleton="k", on_conflict=on_conflict)
+    assert error.value.sqlstate == "PF006"
+    with pytest.raises(psycopg.Error, match=f"cannot begin after run {top.run_id}") as error:
+        start_child(own, task, flow, after=[str(top.run_id)])
+    assert error.value.sqlstate == "PF007"
+    assert str(child_of(task, flow)) in str(error.value)
+
+    assert own.value("select count(*) from pgflow.runs where flow_slug = %s", flow) == 0
+    assert start_child(own, task, flow, singleton="other") == child_of(task, flow)
+
+
+def test_a_child_that_would_wait_for_who_waits_for_its_parent_is_refused(
+    own: LeaseDatabase,
+) -> None:
+    task, far, near = (begun(own, own.flow()) for _ in range(3))
+    await_runs(own, near, task.run_id)
+    await_runs(own, far, near.run_id)
+    hold(own, far.run_id)
+    flow = own.flow()
+
+    for wishes, state in (({"singleton": "k"}, "PF006"), ({"after": [str(near.run_id)]}, "PF007")):
+        with pytest.raises(psycopg.Error) as error:
+            start_child(own, task, flow, **wishes)
+        assert error.value.sqlstate == state
+    assert execute(own.conn, undecided_tasks()) == []
+
+
+@pytest.mark.parametrize("way", ["await", "line"])
+def test_runs_that_wait_for_each_other_are_told(own: LeaseDatabase, way: str) -> None:
+    """Neither could be seen where it began."""
+    first, second = begun(own, own.flow()), begun(own, own.flow())
+    between = second.run_id
+    if way == "line":
+        hold(own, second.run_id)
+        between = own.value(
+            "select run_id from pgflowd.start(%s, '{}', singleton_key => 'k')", own.flow()
+        )
+    await_runs(own, first, between)
+    assert execute(own.conn, undecided_tasks()) == []
+
+    await_runs(own, second, first.run_id)
+
+    (told,) = execute(own.conn, undecided_tasks())
+    assert (told.kind, told.tasks) == ("cycle", 2)
+    assert {told.run_id, told.name} <= {str(run) for run in (first.run_id, second.run_id, between)}
+    own.cancel(second.run_id)
+    process(own)
+    assert execute(own.conn, undecided_tasks()) == []
+
+
+def test_runs_that_wait_for_each_other_with_a_timeout_are_not_told(own: LeaseDatabase) -> None:
+    first, second = begun(own, own.flow()), begun(own, own.flow())
+    await_runs(own, first, second.run_id, until="2100-01-01T00:00:00Z")
+
+    await_runs(own, second, first.run_id)
+
+    assert execute(own.conn, undecided_tasks()) == []

@@ -7,7 +7,8 @@
 -- singleton key and is to be returned, or has the id of the child, which anybody can compute, and is none
 -- of this task, the id is kept in a checkpoint, so that the task gets the same one ever after: then the
 -- child has another id, which nobody can be given. PF001 when the token holds no live lease; PF006 if the
--- run to be returned is the parent; the errors of start. A cancel of the parent waits for this or comes before it, so it sees each
+-- run to be returned is the parent; PF006 and PF007 where the child would wait for who waits for it
+-- (_check_cycle); the errors of start. A cancel of the parent waits for this or comes before it, so it sees each
 -- child; the sweep then cancels them. Security definer, since a worker's role may not lock flows; the
 -- flow first, as a deletion does.
 -- Called by: workers.
@@ -19,6 +20,7 @@ declare
   parsed constant jsonb := start_child.given::jsonb;
   wishes constant jsonb := parsed -> 'wishes';
   on_conflict constant text := coalesce(wishes ->> 'on_conflict', 'wait');
+  after constant uuid[] := array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[];
   mark constant text := 'runs ' || start_child.child_id;
   own_id uuid := start_child.child_id;
   started uuid;
@@ -52,6 +54,7 @@ begin
     own_id := pgflowd._run_id_of_key('', 'child ' || own_id);
   end loop;
 
+  perform pgflowd._check_cycle(start_child.run_id, own_id, wishes ->> 'singleton', on_conflict, after);
   select new.run_id, new.status into started, status
     from pgflowd._start(
       parsed ->> 'flow', parsed -> 'input', own_id,
@@ -61,7 +64,7 @@ begin
                              clock_timestamp() + make_interval(secs => (wishes ->> 'expires_s')::float8)),
       labels => wishes -> 'labels', singleton_key => wishes ->> 'singleton',
       on_conflict => on_conflict, actor => wishes ->> 'actor',
-      after => array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[],
+      after => after,
       after_mode => coalesce(wishes ->> 'after_mode', 'completed'),
       traceparent => wishes ->> 'traceparent', tracestate => wishes ->> 'tracestate') as new;
   if started = start_child.run_id then

@@ -1,7 +1,8 @@
 -- undecided_tasks(): returns what waits for a person: tasks in quarantine (`kind` quarantined), and what
 -- tasks wait for that no living worker has (`kind` need, with its name), of each flow; the first run,
 -- and how many tasks, at most a hundred. And flows that are paused as a whole (`kind` paused), `name`:
--- by whom, and why.
+-- by whom, and why. And runs that wait for each other (`kind` cycle): the first of them, `name`: for which run
+-- it waits, and how many have a task that waits so.
 -- Called by: the sweeper, commands.   Locks: nothing.
 create or replace function pgflowd.undecided_tasks()
 returns table (flow_slug text, kind text, name text, run_id uuid, tasks bigint)
@@ -25,5 +26,9 @@ language sql stable set search_path = '', pg_temp as $$
   select pgflowd._name_of(paused.flow_slug), 'paused',
          min(concat_ws(': ', coalesce(paused.paused_by, 'an unknown user'),
                        nullif(paused.pause_reason, ''))), null, 0
-    from pgflowd.paused_flows as paused group by 1;
+    from pgflowd.paused_flows as paused group by 1
+   union all
+  select min(stuck.flow_slug), 'cycle', (array_agg(stuck.awaited order by stuck.run_id))[1]::text,
+         (array_agg(stuck.run_id order by stuck.run_id))[1], count(*)
+    from pgflowd._wait_cycles() as stuck having count(*) > 0;
 $$;
