@@ -339,3 +339,22 @@ def test_an_error_of_several_lines_is_told_on_one(serve):
 
     assert answer.status_code == 503
     assert "E301" in answer.text and "\\n" not in answer.text and "\\t" not in answer.text
+
+
+def test_a_run_with_very_many_attempts_shows_which_command_has_them_all(web, shop):
+    run = shop.start("send_email", {})
+    shop.claim_all("send_email")
+    shop.do(
+        "insert into pgflowd.attempts (run_id, step_slug, task_index, attempt, flow_slug,"
+        " worker_id, started_at, lease_until, ended_at, outcome)"
+        " select run_id, step_slug, task_index, 1 + nr, flow_slug, worker_id, started_at,"
+        " started_at, started_at, 'failed'"
+        " from pgflowd.attempts, generate_series(1, 6000) as nr"
+    )
+    shop.do("update pgflow.step_tasks set attempts_count = 6001")
+
+    timeline, attempts = (web.get(f"/runs/{run}?view={view}") for view in ("timeline", "attempts"))
+
+    assert "too many attempts" in timeline.text and "pgflowd runs log" in timeline.text
+    assert "too many attempts" in attempts.text and "runs show --attempts" in attempts.text
+    assert len(timeline.content) < 100_000 and len(attempts.content) < 100_000

@@ -34,7 +34,7 @@ from pgflowd.web.pages import values
 from pgflowd.web.pages.page import Page, PageRequest
 
 MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
-MAX_TASKS = 5000  # of a run whose events or attempts are all read
+MAX_ATTEMPTS = 5000  # of a run whose events or attempts are all read
 MAX_TROUBLES = 20  # failed attempts with their tracebacks; a map may have very many
 _FIRST = (StepStatus.FAILED, StepStatus.STARTED)  # in a list of steps
 
@@ -144,7 +144,7 @@ def run_attempts(request: PageRequest) -> ShownRun:
 
 
 def run_timeline(request: PageRequest) -> RunHistory:
-    """What happened in a run; of one with very many tasks only how its steps went."""
+    """What happened in a run; of one with very many attempts only how its steps went."""
     details = run_sync(request.conn, read_details(request.run_id()))
     if _is_large(details):
         return RunHistory(details, None)
@@ -154,7 +154,8 @@ def run_timeline(request: PageRequest) -> RunHistory:
 
 
 def _is_large(details: RunDetails) -> bool:
-    return sum(step.tasks for step in details.steps) > MAX_TASKS
+    """Whether its attempts may be too many to be read at once."""
+    return sum(step.tasks * max(step.attempts or 1, 1) for step in details.steps) > MAX_ATTEMPTS
 
 
 def run_output(request: PageRequest) -> RunOutput:
