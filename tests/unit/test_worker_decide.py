@@ -148,7 +148,7 @@ def reports_of_the_end(play: Play) -> list[TaskReport]:
 @covers("rule 37")
 @pytest.mark.parametrize("when", ["in the grace", "at its end", "as it is killed"])
 @pytest.mark.parametrize(("cause", "outcome"), [
-    ("cancel", "completed"), ("timeout", "timed_out"), ("stop", "released"),
+    ("cancel", "completed"), ("lost", "completed"), ("timeout", "timed_out"), ("stop", "released"),
 ])  # fmt: skip
 def test_what_a_handler_returns_after_sigterm_goes_along_with_the_settled_outcome(
     cause, outcome, when
