@@ -92,7 +92,8 @@ def start_many(
         return [by_id[run_id] for run_id in run_ids]
 
     query = (_START_MANY if can.start_many else _START_EACH).format(flow=current)
-    return Query(query, (flow_slug, list(inputs), list(run_ids)), read)
+    params = (flow_slug, list(inputs), list(run_ids))
+    return Query(query, (list(run_ids), *params) if can.start_many else params, read)
 
 
 def get(run_id: UUID) -> Query[tuple[Run | None, bool]]:
@@ -279,8 +280,9 @@ select (pgflowd.get_run(started.run_id) -> 'run')::text
  order by one.nr
 """
 _START_MANY = """
-select to_jsonb(run)::text
-  from pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run
+select coalesce(to_jsonb(run), pgflowd.get_run(given.run_id) -> 'run')::text
+  from unnest(%s::uuid[]) as given (run_id)
+  left join pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run using (run_id)
 """
 _START_EACH = """
 select (pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run')::text
@@ -295,7 +297,7 @@ _GET_STATUS = """
 select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
        start_at, expires_at, expired_at, singleton_key, created_by, blocked_by::text[],
        parent_run_id::text, undo_of::text, undo_run_id::text, undo_wanted_at, undo_by, undo_reason,
-       labels::text
+       title, labels::text
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
@@ -383,7 +385,7 @@ def _read_status(rows: Rows) -> Document:
     names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "paused_at", "paused_by",
              "pause_reason", "start_at", "expires_at", "expired_at", "singleton", "created_by",
              "blocked_by", "parent_run_id", "undo_of", "undo_run_id", "undo_wanted_at", "undo_by",
-             "undo_reason")  # fmt: skip
+             "undo_reason", "title")  # fmt: skip
     if not rows:
         return {}
     *values, labels = rows[0]

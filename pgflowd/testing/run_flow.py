@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pgflowd.core.definition.arguments import arguments_for, undo_arguments
 from pgflowd.core.definition.plan import plan_of
 from pgflowd.core.definition.spec import CTX, StepSpec
+from pgflowd.core.definition.start_options import labels_of, singleton_of
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus
@@ -114,7 +115,7 @@ def run_flow(
     handlers = TestedHandlers(
         flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
     )
-    handlers.labels, handlers.scheduled_for = dict(labels or {}), scheduled_for
+    handlers.wish(labels or {}, scheduled_for)
     handlers.children = TestedChildren({} if children is None else children)
     handlers.began_at = _checked_now(now)
     result = _executed(engine, handlers)
@@ -225,6 +226,12 @@ class TestedHandlers:
         for slug, mocked in mock.items():
             if callable(mocked):
                 refuse_unknown_parameters(self.steps[slug], mocked)
+
+    def wish(self, labels: Mapping[str, str], scheduled_for: datetime | None) -> None:
+        """What a start asks for, and what the flow says of each. E432 where that cannot be."""
+        given, options = self.run.input, self.flow.options
+        self.labels, self.scheduled_for = labels_of(options, given) | dict(labels), scheduled_for
+        singleton_of(self.flow.slug, options, given)
 
     @contextmanager
     def lifespan(self) -> Iterator[None]:

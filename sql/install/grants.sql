@@ -89,7 +89,7 @@ begin
         ('pgflow', 'pgflow_worker', false, 'ivs',
          '^(?!create_flow|add_step|_create_flow|_create_queue|delete_flow|prune_)'),
         ('pgflow', 'pgflow_worker', true, 'v',
-         '^(_followed|_forget_waits|_lock_starts|_mark_ended|_mark_failed|_waits|start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
+         '^(_followed|_forget_waits|_lock_starts|_mark_ended|_mark_failed|_start_wished|_waits|start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
         ('pgflow', 'pgflow_worker', true, 's', '^(_is_paused|_untrusted_owner)$'),
         ('pgflow', 'pgflow_starter', true, 'v', '^(start_flow_with_states|get_run_with_states)$'),
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),

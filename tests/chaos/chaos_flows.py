@@ -69,7 +69,13 @@ def done(ctx: Context, output: Any) -> Any:
     return output
 
 
-chain = Flow("chain", timeout=5, **SURVIVES)
+chain = Flow(
+    "chain",
+    timeout=5,
+    title="chain {run.n} of {run.nobody}",
+    labels={"n": "run.n"},
+    **SURVIVES,
+)
 
 
 @chain.step

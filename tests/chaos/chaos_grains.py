@@ -28,6 +28,14 @@ select pid, output, count(*) filter (where event = 'entered') as entered,
   from oracle where event in ('entered', 'left') group by 1, 2
 having count(*) filter (where event = 'entered') <> 1 or count(*) filter (where event = 'left') > 1
 """
+TITLES = """
+select run.run_id, ours.title, ours.labels from pgflow.runs as run
+  join pgflow.flows as flow using (flow_slug)
+  left join pgflowd.runs as ours using (run_id)
+ where run.flow_slug = 'chain' and flow.starts is not null
+   and (ours.title is distinct from 'chain ' || (run.input ->> 'n') || ' of'
+        or ours.labels ->> 'n' is distinct from run.input ->> 'n')
+"""
 STRANGERS = "select run_id, step_slug, task_index, token from oracle where event = 'stranger'"
 
 
@@ -36,4 +44,5 @@ def troubles(conn: psycopg.Connection[Any]) -> list[str]:
     found = [f"spent although it asked: {tuple(map(str, row))}" for row in conn.execute(ASKED)]
     found += [f"a lifespan entered or left again: {row}" for row in conn.execute(LIVES)]
     found += [f"resources of another runner: {row}" for row in conn.execute(STRANGERS)]
+    found += [f"another title than the input's: {row}" for row in conn.execute(TITLES)]
     return found + [f"too many were spent: {tuple(map(str, row))}" for row in conn.execute(SPENT)]

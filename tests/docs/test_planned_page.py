@@ -15,7 +15,7 @@ def test_what_the_page_starts_is_planned(database) -> None:
     for flow in ("remind", "invoice", "welcome", "sync", "report"):
         shop.do("select pgflow.create_flow(%s)", flow)
         shop.do("select pgflow.add_step(%s, 'step')", flow)
-    (python,), (sql,) = blocks_of(PAGE, "python"), blocks_of(PAGE, "sql")
+    (python, _), (sql,) = blocks_of(PAGE, "python"), blocks_of(PAGE, "sql")
 
     exec(python, page)
     page["remind"](database.client, "42")

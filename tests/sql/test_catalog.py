@@ -15,7 +15,7 @@ CATALOG = json.loads((Path(__file__).parent / "catalog.json").read_text())
 FUNCTIONS = {function["name"]: function for function in CATALOG["functions"]}
 
 ADDED_COLUMNS = {
-    "flows": {"queue_mode", "flow_type", "is_gated"},
+    "flows": {"queue_mode", "flow_type", "is_gated", "starts"},
     "runs": {"error_message", "is_paused", "is_watched"},
     "steps": {"queue_name", "is_gated", "settles"},
     "step_tasks": {"queue_name"},

@@ -12,6 +12,7 @@ DEFINERS = {
     "pgflow._lock_starts": "w",
     "pgflow._mark_ended": "w",
     "pgflow._mark_failed": "w",
+    "pgflow._start_wished": "w",
     "pgflow._untrusted_owner": "w",
     "pgflow._waits": "w",
     "pgflow.cleanup_ensure_workers_logs": "",

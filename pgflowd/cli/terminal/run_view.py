@@ -146,6 +146,8 @@ def print_run(app: App, details: RunDetails) -> None:
 
 def _print_wishes(app: App, run: Run, now: datetime) -> None:
     """What its start asked for, and what holds it up."""
+    if run.title is not None:
+        print_labelled(app, "title", app.hide(one_line(run.title)))
     if run.labels:
         labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
         print_labelled(app, "labels", app.hide(one_line(labels)))

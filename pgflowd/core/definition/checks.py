@@ -14,6 +14,7 @@ from pgflowd.core.definition.options import Owner, option_names, option_problems
 from pgflowd.core.definition.order import cycles
 from pgflowd.core.definition.schedule import schedule_problems
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
+from pgflowd.core.definition.start_options import start_problems
 from pgflowd.core.definition.typed_flow import type_problems
 from pgflowd.core.definition.undo import undo_problems
 from pgflowd.core.suggest import did_you_mean
@@ -36,6 +37,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *_slug_problems(flow.slug, flow.place, of_flow=True),
         *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
         *schedule_problems(flow.slug, flow.options, flow.place),
+        *start_problems(flow.options, f"flow {flow.slug}", flow.place),
         *_cycle_problems(flow),
         *(
             problem

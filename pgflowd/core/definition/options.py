@@ -20,6 +20,7 @@ from pgflowd.core.json import encode
 from pgflowd.core.needs import needs_fault
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import with_article
+from pgflowd.core.waiting import Time
 from pgflowd.errors import OutputError, Problem
 
 MAX_INT = 2**31 - 1  # the largest int of SQL
@@ -59,6 +60,7 @@ class OptionKind(Enum):
     FLAG = "flag"  # only flows that we make ourselves have it
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
     SCHEDULE = "schedule"  # when runs start (`core.definition.schedule`)
+    START = "start"  # what each start has from its input (`core.definition.start_options`)
 
 
 class Column(StrEnum):
@@ -107,7 +109,8 @@ class Option:
     @property
     def is_of_runs(self) -> bool:
         """Whether it says what becomes of whole runs, and nothing about a step."""
-        return Owner.FLOW in self.owners and self.kind is OptionKind.WORD
+        of_runs = (OptionKind.WORD, OptionKind.START)
+        return Owner.FLOW in self.owners and self.kind in of_runs
 
     def in_force(self, step: Mapping[str, Any], flow_options: Mapping[str, Any]) -> Any:
         """The value for a step of a shape: its own, else the flow's, else the default."""
@@ -171,6 +174,10 @@ OPTIONS = (
     Option("on_cancel", OptionKind.WORD, _FLOWS, "onCancel", "keep", words=RUN_ENDS, follows=True),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("decode", OptionKind.SWITCH, _FLOWS, default=True),
+    Option("title", OptionKind.START, _FLOWS, "title", follows=True),
+    Option("labels", OptionKind.START, _FLOWS, "labels", follows=True),
+    Option("expires", OptionKind.START, _FLOWS, "expires", follows=True),
+    Option("singleton", OptionKind.START, _FLOWS, "singleton", follows=True),
     Option("cron", OptionKind.SCHEDULE, _FLOWS),
     Option("timezone", OptionKind.SCHEDULE, _FLOWS),
     Option("schedules", OptionKind.SCHEDULE, _FLOWS),
@@ -182,7 +189,7 @@ OPTIONS = (
 
 GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
 FOLLOWING = tuple(option for option in OPTIONS if option.follows)
-OF_RUNS = tuple(option for option in OPTIONS if option.is_of_runs)
+OF_RUNS = tuple(o for o in OPTIONS if o.is_of_runs and o.kind is OptionKind.WORD)
 OF_SCHEDULES = tuple(option for option in OPTIONS if option.kind is OptionKind.SCHEDULE)
 NUMBERS = tuple(o for o in OPTIONS if o.is_number and o.json_name and not o.follows)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
@@ -304,6 +311,10 @@ class FlowOptions(_TryOptions, total=False):
 
     on_failure: RunEnd | None  # of a flow with undos: "undo" or "keep"
     on_cancel: RunEnd | None  # likewise: "keep" or "undo"
+    title: str | None  # of each run, from its input, such as "{run.customer}: {run.items[0]}"
+    labels: Mapping[str, str] | None  # likewise, such as {"customer": "run.customer"}
+    expires: Time | None  # after its beginning each run ends, such as "3d"
+    singleton: str | None  # one run at a time has this key, such as "order {run.id}"
     cron: str | None  # "0 3 * * *", "@daily", "@every 30s"
     timezone: str | None  # of `cron`; UTC by default
     schedules: Sequence[Schedule] | None

@@ -26,6 +26,7 @@ from pgflowd.core.definition.options import (
 from pgflowd.core.definition.schedule import schedules_json
 from pgflowd.core.definition.schemas import input_schema
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
+from pgflowd.core.definition.start_options import start_options_json
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
 
@@ -40,7 +41,7 @@ def shape_of(flow: FlowSpec) -> Shape:
     schedules, schema = schedules_json(flow.slug, flow.options), input_schema(flow)
     return {
         "steps": [_step_shape(step, undoable.get(step.slug, {})) for step in flow.steps],
-        "options": _numbers(flow.options) | of_runs,
+        "options": _numbers(flow.options) | of_runs | start_options_json(flow.options),
         **({"flowType": "job"} if flow.is_job else {}),
         **({"schedules": schedules} if schedules else {}),
         **({"inputSchema": schema} if schema is not None else {}),

@@ -71,6 +71,7 @@ class Run(TypedOutputs):
     expires_at: datetime | None = None
     expired_at: datetime | None = None
     labels: Mapping[str, str] | None = None
+    title: str | None = None  # what its flow makes of the input
     singleton: str | None = None  # the key that one run at a time has
     created_by: str | None = None  # who asked for it
     blocked_by: Sequence[UUID] | None = None  # the runs that must end before it begins
@@ -120,6 +121,7 @@ class Run(TypedOutputs):
             "start_at": self.start_at,
             "expires_at": self.expires_at,
             "labels": self.labels,
+            "title": self.title,
             "singleton": self.singleton,
             "created_by": self.created_by,
             "blocked_by": self.blocked_by and [str(other) for other in self.blocked_by],

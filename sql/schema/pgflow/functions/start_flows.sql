@@ -1,4 +1,6 @@
--- start_flows(flow_slug, inputs, run_ids): starts one run for each input, all at once.
+-- start_flows(flow_slug, inputs, run_ids): starts one run for each input, all at once. Those of a flow
+-- that says what each start has from its input go through pgflowd.start; one that has to wait for another
+-- one's singleton key is not among the runs that are returned.
 -- In a plain flow no root step is a map or has a condition or a delay: one statement inserts its runs,
 -- states and tasks, root steps as started, and returns the runs. Other flows go through the general
 -- pipeline (_start_runs), and so does one without steps. The steps are listed once, so a step that is
@@ -10,13 +12,14 @@ create or replace function pgflow.start_flows(
 returns setof pgflow.runs language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
+  starts jsonb;
   shape record;
   new_ids uuid[];
   root_runs uuid[];
   root_steps text[];
   sent bigint[];
 begin
-  perform pgflow._lock_starts(start_flows.flow_slug);
+  starts := pgflow._lock_starts(start_flows.flow_slug);
   select array_agg(step.step_slug) as steps, array_agg(step.deps_count) as deps,
          array_agg(case step.step_type when 'single' then 1 end) as tasks,
          array_agg(step.step_slug order by step.step_slug) filter (where step.deps_count = 0) as roots,
@@ -35,6 +38,10 @@ begin
        where given.ord <= cardinality(inputs) order by given.ord);
   end if;
   if cardinality(new_ids) = 0 then
+    return;
+  elsif starts is not null and pgflow._start_wished(start_flows.flow_slug, inputs, new_ids) then
+    return query select run.* from unnest(new_ids) with ordinality as fresh (run_id, ord)
+                   join pgflow.runs as run on run.run_id = fresh.run_id order by fresh.ord;
     return;
   elsif shape.is_plain is not true then
     perform pgflow._start_runs(start_flows.flow_slug, inputs, new_ids);

@@ -1,6 +1,7 @@
 -- flows: a flow and its default options, which may be changed by a plain UPDATE at any time.
 -- flow_type is `job` (one step) or `flow`. Two slugs that differ in case only would
--- share one queue, hence the second index. `is_gated`: a step of it is.
+-- share one queue, hence the second index. `is_gated`: a step of it is. `starts`: what each start has from
+-- its input, unless it says otherwise: title, labels, expires, singleton (pgflowd.start); null of most.
 create table if not exists pgflow.flows (
   flow_slug text not null,
   opt_max_attempts int not null default 3,
@@ -9,6 +10,7 @@ create table if not exists pgflow.flows (
   created_at timestamptz not null default now(),
   flow_type text not null default 'flow',
   is_gated boolean not null default false,
+  starts jsonb,
   constraint flows_pkey primary key (flow_slug),
   constraint slug_is_valid check (pgflow.is_valid_slug(flow_slug)),
   constraint opt_max_attempts_is_nonnegative check (opt_max_attempts >= 0),

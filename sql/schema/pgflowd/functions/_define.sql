@@ -29,6 +29,7 @@ begin
     end if;
     perform pgflowd._set_step_options(_define.flow_slug, _define.shape);
     perform pgflowd._set_undo_options(_define.flow_slug, _define.shape);
+    perform pgflowd._set_starts(_define.flow_slug, _define.shape);
     perform pgflowd._set_input_schema(_define.flow_slug, _define.shape);
     if pgflowd.current_flow(named) = _define.flow_slug then
       perform pgflowd._set_schedules(named, _define.shape);

@@ -1,5 +1,7 @@
 -- _start(…): starts a run as start does, also with an id and keys that no caller may give (_check_reserved).
--- Called by: _start_scheduled, start, start_child.   Locks: see start.
+-- What the flow says of each start (pgflow.flows.starts) holds where this one says nothing: labels one by
+-- one, and it expires so long after it begins.
+-- Called by: _start_scheduled, pgflow._start_wished, start, start_child.   Locks: see start.
 create or replace function pgflowd._start(
   flow_slug text, input jsonb, inout run_id uuid default null,
   start_at timestamptz default null, expires_at timestamptz default null,
@@ -14,17 +16,32 @@ declare
   waits constant boolean := coalesce(cardinality(_start.after) > 0, false);
   due_at timestamptz;
   holder uuid;
+  starts jsonb;
+  title text;
 begin
+  _start.flow_slug := pgflowd.current_flow(_start.flow_slug);
+  select nullif(to_jsonb(flow) -> 'starts', 'null') into starts
+    from pgflow.flows as flow where flow.flow_slug = _start.flow_slug;
+  if not found then
+    raise exception 'there is no flow %', _start.flow_slug using errcode = 'PF002';
+  elsif starts is not null then
+    title := nullif(left(btrim(regexp_replace(
+      pgflowd._fill_template(starts ->> 'title', _start.input), '[\x01-\x1f\x7f-\x9f]+', ' ', 'g')), 120), '');
+    _start.labels := nullif(pgflowd._start_labels(starts -> 'labels', _start.input)
+                            || coalesce(_start.labels, '{}'), '{}');
+    _start.expires_at := coalesce(_start.expires_at, greatest(now(), _start.start_at)
+                                  + make_interval(secs => (starts ->> 'expires')::float8));
+    if _start.singleton_key is null then
+      _start.singleton_key := pgflowd._fill_template(starts ->> 'singleton', _start.input, true);
+      perform pgflowd._check_reserved(null, null, _start.singleton_key);
+    end if;
+  end if;
   perform pgflowd._check_wishes(_start.run_id, _start.start_at, _start.expires_at, _start.labels, _start.key,
                                 _start.singleton_key, _start.on_conflict, _start.after, _start.after_mode);
   perform pgflowd._check_trace(_start.traceparent, _start.tracestate);
   _start.run_id := coalesce(
     _start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(_start.flow_slug), _start.key), gen_random_uuid());
-  _start.flow_slug := pgflowd.current_flow(_start.flow_slug);
   perform pgflowd._check_input(_start.flow_slug, _start.input);
-  if not exists (select from pgflow.flows as flow where flow.flow_slug = _start.flow_slug) then
-    raise exception 'there is no flow %', _start.flow_slug using errcode = 'PF002';
-  end if;
   _start.status := case when _start.expires_at <= now() then 'expired'
                        when _start.start_at > now() then 'scheduled'
                        when waits then 'blocked' else 'started' end;
@@ -61,7 +78,7 @@ begin
   if not is_known then
     insert into pgflowd.runs (run_id, flow_slug, state, input, created_by, start_at, expires_at, due_at,
                               labels, expired_at, singleton_key, holds_key, replaces, after_mode,
-                              traceparent, tracestate)
+                              traceparent, tracestate, title)
     select _start.run_id, _start.flow_slug,
            case _start.status when 'expired' then 'ended' when 'started' then 'started'
                              else 'planned' end,
@@ -70,7 +87,7 @@ begin
            case when _start.status = 'expired' then now() end, _start.singleton_key,
            _start.singleton_key is not null and _start.status = 'started',
            _start.on_conflict = 'replace', case when waits then _start.after_mode end,
-           _start.traceparent, _start.tracestate
+           _start.traceparent, _start.tracestate, title
     on conflict on constraint runs_pkey do nothing;
     is_known := not found;
   end if;

@@ -9,7 +9,8 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
            'options', jsonb_build_object(
              'maxAttempts', flow.opt_max_attempts, 'baseDelay', flow.opt_base_delay,
              'timeout', flow.opt_timeout) || jsonb_strip_nulls(jsonb_build_object(
-               'onFailure', wanted.on_failure, 'onCancel', wanted.on_cancel)),
+               'onFailure', wanted.on_failure, 'onCancel', wanted.on_cancel))
+             || coalesce(nullif(to_jsonb(flow) -> 'starts', 'null'), '{}'),
            'steps', (
              select coalesce(jsonb_agg(jsonb_build_object(
                       'slug', step.step_slug,

@@ -3,7 +3,7 @@
 -- and the run once more if it has begun meanwhile, so that one which begins just now is never unknown.
 -- Security definer, so that a role which may read no table can follow its runs; volatile, as that
 -- function is.
--- Called by: clients.   Locks: nothing.
+-- Called by: pgflow.start_flow_with_states; clients.   Locks: nothing.
 create or replace function pgflowd.get_run(run_id uuid)
 returns jsonb language plpgsql security definer set search_path = '', pg_temp as $$
 declare
@@ -24,7 +24,7 @@ begin
   end if;
   return jsonb_set(document, '{run}', document -> 'run' || jsonb_build_object(
     'status', known.status, 'start_at', known.start_at, 'expires_at', known.expires_at,
-    'expired_at', known.expired_at, 'labels', known.labels, 'singleton', known.singleton_key,
+    'expired_at', known.expired_at, 'labels', known.labels, 'title', known.title, 'singleton', known.singleton_key,
     'created_by', known.created_by, 'blocked_by', known.blocked_by,
     'parent_run_id', known.parent_run_id, 'cancelled_at', known.cancelled_at,
     'cancelled_by', known.cancelled_by, 'cancel_reason', known.cancel_reason,

@@ -1,7 +1,7 @@
 -- start(flow_slug, input, run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, actor,
 -- after, after_mode, traceparent, tracestate): starts a run that has wishes, and returns its id and
 -- what became of it: `started`, `scheduled`, `blocked`, `expired`, `existing`. A start without wishes
--- is pgflow.start_flow. `flow_slug`: a name means its current version, in which the run stays; the flow
+-- is pgflow.start_flow. What the flow says of each start holds where this one says nothing (_start). `flow_slug`: a name means its current version, in which the run stays; the flow
 -- of a version is meant exactly. `start_at`: the run begins then, by the sweep (process_due), and does
 -- not exist before. `expires_at`: the run ends then; it never begins, or it is cancelled. `labels`: an
 -- object of texts, by which list_runs finds it. `key`: whoever starts this flow with this key again

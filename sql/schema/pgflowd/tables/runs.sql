@@ -9,7 +9,7 @@
 -- far its undo is, once one is wanted, and by whom (nobody: it failed or was cancelled);
 -- `undo_generation` is the number of that undo, which is a run of its own (_undo_run_id), and says in
 -- `undo_of` what it undoes. `traceparent`, `tracestate`: the trace of the caller, as W3C writes it;
--- without one nothing is stored. Without a foreign key to pgflow.runs, hence; what deletes a run deletes
+-- without one nothing is stored. `title`: what its flow makes of the input for people. Without a foreign key to pgflow.runs, hence; what deletes a run deletes
 -- its row (_forget_runs). The one to flows refuses an unknown flow, and deletes what is planned for a
 -- flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -45,6 +45,7 @@ create table if not exists pgflowd.runs (
   undo_of uuid,
   traceparent text,
   tracestate text,
+  title text,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,

@@ -17,7 +17,7 @@ create or replace view pgflowd.run_status as
          case when run.status = 'started' then ours.paused_by end as paused_by,
          case when run.status = 'started' then ours.pause_reason end as pause_reason,
          ours.parent_run_id, ours.undo_of, ours.undo_wanted_at, ours.undo_by, ours.undo_reason,
-         pgflowd._undo_run_id(run.run_id, ours.undo_generation) as undo_run_id
+         pgflowd._undo_run_id(run.run_id, ours.undo_generation) as undo_run_id, ours.title
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
@@ -39,5 +39,5 @@ create or replace view pgflowd.run_status as
                           where one.run_id = run.run_id and one.step_slug = '' order by one.awaited)
               when pgflowd._is_blocked(run)
               then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end,
-         null, null, null, run.parent_run_id, null, null, null, null, null
+         null, null, null, run.parent_run_id, null, null, null, null, null, run.title
     from pgflowd.runs as run where run.state <> 'started';

@@ -1,0 +1,175 @@
+"""What a flow says of each start, from its input: title, labels, expiry and singleton key."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+from support.leases import LeaseDatabase, Row
+
+from pgflowd import Flow
+from pgflowd.core.definition.start_options import labels_of, singleton_of, title_of
+
+OPTIONS: dict[str, Any] = {
+    "title": "{run.customer}: {run.items[0]}",
+    "labels": {"customer": "run.customer", "first": "run.items[0]"},
+    "expires": "3d",
+    "singleton": "order {run.id}",
+}
+
+
+def defined(db: LeaseDatabase, **options: Any) -> Flow:
+    flow = Flow(f"flow_{uuid.uuid4().hex[:8]}", **options)
+    flow.step(slug="a")(lambda run: run)
+    db.value("select pgflowd.define(%s, %s::jsonb)", flow.slug, json.dumps(flow.shape()))
+    return flow
+
+
+def ours(db: LeaseDatabase, run: Any) -> Row:
+    [row] = db.rows(
+        "select title, labels, singleton_key, extract(epoch from expires_at - created_at)::int as s"
+        " from pgflowd.runs where run_id = %s",
+        run,
+    )
+    return row
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "select run_id from pgflow.start_flow(%s, %s::jsonb)",
+        "select run_id from pgflow.start_flows(%s, array[%s::jsonb])",
+        "select (pgflow.start_flow_with_states(%s, %s::jsonb) #>> '{run,run_id}')::uuid",
+        "select run_id from pgflowd.start(%s, %s::jsonb)",
+    ],
+)
+def test_every_way_to_start_has_them(own: LeaseDatabase, start: str) -> None:
+    flow = defined(own, **OPTIONS)
+    given = {"customer": "ACME", "items": ["nuts", 2], "id": 7}
+
+    run = own.value(start, flow.slug, json.dumps(given))
+
+    found = ours(own, run)
+    assert (found.title, found.singleton_key) == ("ACME: nuts", "order 7")
+    assert found.labels == {"customer": "ACME", "first": "nuts"}
+    assert abs(found.s - 3 * 86_400) < 60
+    document = own.value("select pgflowd.get_run(%s) -> 'run'", run)
+    assert document["title"] == "ACME: nuts"
+    assert len(own.claim(flow.slug, own.worker(flow.slug))) == 1
+
+
+INPUTS: list[Any] = [
+    {"customer": "ACME", "items": ["nuts"], "id": "x"},
+    {"id": 1, "customer": {"name": "ACME"}, "items": []},
+    {"id": 1.50, "customer": True, "items": [None, 1]},
+    {"id": False, "customer": "line\none\u0085\x1b[31m", "items": {"0": "zero"}},
+    {"id": "é" * 3, "customer": "x" * 500, "items": [["deep"]]},
+    {"id": 10**20, "customer": "  blanks  ", "items": [1e-7]},
+]
+
+
+@pytest.mark.parametrize("given", INPUTS, ids=lambda given: str(given["id"])[:8])
+def test_python_computes_the_same(own: LeaseDatabase, given: Any) -> None:
+    flow = defined(own, **OPTIONS)
+    stored = own.value("select %s::jsonb", json.dumps(given))
+
+    start = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
+    run = own.value(start, flow.slug, json.dumps(given))
+
+    found = ours(own, run)
+    assert found.title == title_of(flow.options, stored)
+    assert (found.labels or {}) == labels_of(flow.options, stored)
+    assert found.singleton_key == singleton_of(flow.slug, flow.options, stored)
+    assert len(found.title or "") <= 120
+
+
+def test_a_start_may_say_otherwise(own: LeaseDatabase) -> None:
+    flow = defined(own, **OPTIONS)
+
+    run = own.value(
+        "select run_id from pgflowd.start(%s, %s::jsonb, labels => '{\"first\": \"mine\"}',"
+        " expires_at => now() + '1 hour', singleton_key => 'mine')",
+        flow.slug, json.dumps({"id": 1, "customer": "A", "items": [1]}))  # fmt: skip
+
+    found = ours(own, run)
+    assert found.labels == {"customer": "A", "first": "mine"}
+    assert (found.singleton_key, round(found.s / 60)) == ("mine", 60)
+
+
+def test_runs_with_the_same_key_wait_in_line(own: LeaseDatabase) -> None:
+    flow = defined(own, singleton="order {run.id}")
+    starts = "select pgflow.start_flow_with_states(%s, %s::jsonb) #>> '{run,status}'"
+
+    statuses = [own.value(starts, flow.slug, json.dumps({"id": n})) for n in (1, 1, 2)]
+
+    assert statuses == ["started", "blocked", "started"]
+    worker = own.worker(flow.slug)
+    for task in own.claim(flow.slug, worker):
+        own.complete(task)
+    own.value("select count(*) from pgflowd.process_due()")
+    assert len(own.claim(flow.slug, worker)) == 1
+
+
+def test_a_singleton_key_of_what_is_missing_is_refused(own: LeaseDatabase) -> None:
+    flow = defined(own, singleton="order {run.id}")
+
+    with pytest.raises(psycopg.Error, match=r"made of run\.id, which the input lacks") as refused:
+        own.start(flow.slug)
+
+    assert refused.value.sqlstate == "PF009"
+
+
+def test_nobody_may_get_the_key_of_a_schedule(own: LeaseDatabase) -> None:
+    flow = defined(own, singleton="{run.key}")
+
+    with pytest.raises(psycopg.Error, match="schedule"):
+        own.value('select pgflow.start_flow(%s, \'{"key": "schedule x"}\')', flow.slug)
+
+
+def test_a_definition_without_them_takes_them_away(own: LeaseDatabase) -> None:
+    flow = defined(own, **OPTIONS)
+    shape = own.value("select pgflowd.flow_shape(%s)", flow.slug)
+    plain = Flow(flow.slug)
+    plain.step(slug="a")(lambda run: run)
+    compared = "select option from pgflowd.compare_options(%s, %s::jsonb)"
+    assert own.rows(compared, flow.slug, json.dumps(flow.shape())) == []
+    changed = [row.option for row in own.rows(compared, flow.slug, json.dumps(plain.shape()))]
+
+    own.value("select pgflowd.define(%s, %s::jsonb)", flow.slug, json.dumps(plain.shape()))
+    own.start(flow.slug)
+
+    assert {key: shape["options"][key] for key in OPTIONS} == {**OPTIONS, "expires": 3 * 86_400}
+    assert sorted(changed) == sorted(OPTIONS)
+    assert own.value("select count(*) from pgflowd.runs") == 0
+    assert own.value("select starts from pgflow.flows where flow_slug = %s", flow.slug) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"title": "{customer}"}, "{customer} is no placeholder"),
+        ({"title": "{run.customer!r}"}, "is no placeholder"),
+        ({"title": "a } b"}, "} is no placeholder"),
+        ({"title": "{run.items[first]}"}, "is no placeholder"),
+        ({"title": ""}, "1 to 500 characters"),
+        ({"title": 5}, "must be a text"),
+        ({"title": "a\0"}, "cannot store"),
+        ({"singleton": "{run"}, "is no placeholder"),
+        ({"labels": {"a": "customer"}}, "no path into the input"),
+        ({"labels": {"a": "{run.a}"}}, "no path into the input"),
+        ({"labels": {}}, "must be a dict"),
+        ({"labels": {1: "run.a"}}, "must be a text"),
+        ({"expires": "soon"}, "soon"),
+        ({"expires": 0}, "a second or more"),
+    ],
+)
+def test_check_names_what_is_wrong(options: dict[str, Any], text: str) -> None:
+    flow = Flow("flow", **options)
+    flow.step(slug="a")(lambda run: run)
+
+    [problem] = flow.check()
+
+    assert problem.code == "E209" and text in problem.text
