@@ -195,6 +195,18 @@ def prune(environment: Environment, place: Place) -> str:
     return f"{row[0]} runs" if row[0] else ""
 
 
+def messages(environment: Environment, place: Place) -> str:
+    """Somebody deletes messages of tasks, whether they have a worker or wait for one; at times
+    processes die, too. The ledger and the runs that stay open judge it."""
+    conn, chance = environment.conn(), environment.chance
+    query = "select relname from pg_class where relnamespace = 'pgmq'::regnamespace"
+    names = conn.execute(f"{query} and relkind = 'r' and relname like 'q\\_%' order by 1".encode())
+    queue = chance.choice([name for (name,) in names.fetchall()])
+    gone = conn.execute(f'delete from pgmq."{queue}" where random() < 0.5'.encode()).rowcount
+    died = kill(environment, place) if gone and chance.random() < 0.5 else ""
+    return f"{gone} of {queue}; {died}" if gone else ""
+
+
 FAULTS: list[tuple[int, str, Fault]] = [
     (8, "kill", kill),
     (5, "freeze", freeze),
@@ -210,4 +222,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (4, "retry", retry),
     (3, "prune", prune),
     (3, "attack", chaos_attacks.attack),
+    (2, "messages", messages),
 ]
