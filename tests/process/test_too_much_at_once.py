@@ -152,3 +152,21 @@ def test_a_started_task_whose_message_is_gone_with_its_worker_is_executed_again(
     until(lambda: is_completed(database, run_id), 30)
     outcomes = "select array_agg(outcome order by token) from pgflowd.attempts"
     assert value(database, outcomes) == ["stalled", "completed"]
+
+
+@covers("E327")
+def test_a_schedule_whose_run_takes_too_long_stops_neither_others_nor_timers(flows, database):
+    daemon = flows.serve(**LIMITS)
+    conn = database.connect()
+    conn.execute(SLOW.format(5, ""))
+    conn.execute(
+        "select pgflowd.set_schedule('a', 'mapper', '@every 1s', '[1]', overlap => 'allow')"
+    )
+    conn.execute("select pgflowd.set_schedule('b', 'slp', '@every 1s', '{}', overlap => 'allow')")
+
+    slept = "select count(*) from pgflow.runs where flow_slug = 'slp' and status = 'completed'"
+    until(lambda: value(database, slept) > 2, 60)
+
+    [problem] = until(lambda: has(daemon, "E327"), 30)
+    assert "statement timeout" in problem["text"]
+    conn.execute("drop trigger slow on pgmq.q_mapper")

@@ -43,6 +43,7 @@ from pgflowd.processes.sweeper.ticks import Ticks, is_of_schedule
 
 MAX_ROWS = 100  # waits, signals and runs, of one call; of runs, a hundred times as many tasks
 PAUSES_S = (0.25, 30.0)  # until a kind is tried again whose call failed
+FAILED_S = 0.5  # until schedules are looked at again whose ticks failed
 LOCKED_S = 0.05  # until a schedule is looked at again that somebody else has
 SHOWN_S = 30.0  # a problem is shown so long after the next try
 TRY_AGAIN = (
@@ -121,9 +122,15 @@ class DueWork:
         self._log_undos()
         done, next_s = look.done, look.next_s
         if look.has_ticks:
-            ticked = self._ticks.do(conn)
+            ticked, again_s = 0, LOCKED_S
+            try:
+                ticked = self._ticks.do(conn)
+            except (psycopg.Error, PgflowdError) as error:
+                if conn.closed:
+                    raise
+                failure, again_s = failure or error, FAILED_S
             done = None if done is None else done + ticked
-            next_s = 0.0 if ticked else min(LOCKED_S, LOCKED_S if next_s is None else next_s)
+            next_s = 0.0 if ticked else min(again_s, again_s if next_s is None else next_s)
         now = time.monotonic()
         looks.looked(began_at, now, done, next_s)
         for_s = looks.next_row_s(now)

@@ -15,8 +15,10 @@ import psycopg
 
 from pgflowd.core.metrics.counters import Counters
 from pgflowd.core.metrics.definitions import SCHEDULE_TICKS
+from pgflowd.core.portions import whole
 from pgflowd.core.text import counted
 from pgflowd.core.ticks import planned_ticks
+from pgflowd.db.errors import failure_of
 from pgflowd.db.schedules import (
     DueSchedule,
     PlannedTicks,
@@ -25,7 +27,7 @@ from pgflowd.db.schedules import (
     schedule_troubles,
     tick,
 )
-from pgflowd.errors import Problem
+from pgflowd.errors import PgflowdError, Problem
 
 MAX_SCHEDULES = 60  # of one look, so that nothing else that is due waits for long
 TOGETHER = 20  # in one transaction: a commit takes longer than a start
@@ -41,6 +43,7 @@ class Ticks:
         self._counters = counters
         self._failed: set[str] = set()  # schedules that could not start runs, in this look
         self._problems: list[Problem] = []
+        self._together = whole(TOGETHER)
 
     @property
     def problems(self) -> list[Problem]:
@@ -51,12 +54,26 @@ class Ticks:
         self._failed.clear()
         due = self._execute(conn, due_schedules(MAX_SCHEDULES))
         planned = [plan for schedule in due if (plan := self._plan(conn, schedule))]
-        some = [planned[at : at + TOGETHER] for at in range(0, len(planned), TOGETHER)]
-        ticked = [plan for each in some for plan in self._execute(conn, tick(each))]
+        size = self._together.size
+        some = [planned[at : at + size] for at in range(0, len(planned), size)]
+        ticked = [plan for each in some for plan in self._tick(conn, each)]
+        self._together = self._together.grown()
         for plan in ticked:
             if plan.fires and plan.due.name not in self._failed:
                 self._counters.count(SCHEDULE_TICKS, plan.due.name, "started", by=len(plan.fires))
         return len(ticked) + len(due) - len(planned)
+
+    def _tick(self, conn: psycopg.Connection[Any], some: list[PlannedTicks]) -> list[PlannedTicks]:
+        """Let these tick together; after a failure fewer, and one that fails alone is postponed."""
+        try:
+            ticked: list[PlannedTicks] = self._execute(conn, tick(some))
+            return ticked
+        except (psycopg.Error, PgflowdError) as error:
+            if conn.closed or not self._together.is_single:
+                self._together = self._together.cut()
+                raise
+            self._execute(conn, postpone(some[0].due, failure_of(error)[1], UNREADABLE_S))
+            return []
 
     def check(self, conn: psycopg.Connection[Any]) -> None:
         """Note which schedules do not start their runs."""
