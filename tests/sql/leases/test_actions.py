@@ -240,3 +240,20 @@ def test_each_verb_of_a_client_leaves_one_action_by_its_actor_or_the_role(
                 assert [one.actor for one in actions(own)[before:]] == [actor], verb
 
     assert methods == CALLS.keys() | STARTS | READS
+
+
+def test_beside_who_somebody_says_to_be_stands_the_role_of_the_session(own: LeaseDatabase) -> None:
+    run, conn = own.start(own.flow()), own.connect()
+    with conn.transaction(force_rollback=True):
+        conn.execute("create role a_shop_app superuser")
+        conn.execute("set local session authorization a_shop_app")
+        conn.execute("select pgflowd.signal(%s, 'paid', actor => 'ada')", [run])
+        conn.execute("select pgflowd.answer(%s, 'a', true, actor => 'ada')", [run])
+        conn.execute("select pgflowd.cancel(%s, 'why', 'ada')", [run])
+
+        done = conn.execute("select action, actor, session_role from pgflowd.actions").fetchall()
+        said = conn.execute("select sent_by, session_role from pgflowd.signals").fetchall()
+
+    assert {(each.actor, each.session_role) for each in done} == {("ada", "a_shop_app")}
+    assert {each.action for each in done} == {"signal", "approve", "cancel"}
+    assert {tuple(each) for each in said} == {("ada", "a_shop_app")}

@@ -1,7 +1,8 @@
 -- actions: what people and clients did, one row for each verb that really did something: who, when, why,
 -- and in `data` what else belongs to it, such as what was there before. `action` is the name of the verb's
 -- function; that of an answer is `approve` or `reject`. What the system does by itself leaves none.
--- Without foreign keys: what somebody did stays when the run or the flow is deleted.
+-- `actor` is what the caller says; `session_role` is the role by which it was connected, which nobody can
+-- choose: no function writes it. Without foreign keys: what somebody did stays when the run or the flow is deleted.
 create table if not exists pgflowd.actions (
   action_id bigint generated always as identity,
   at timestamptz not null default now(),
@@ -13,6 +14,7 @@ create table if not exists pgflowd.actions (
   task_index int,
   reason text,
   data jsonb,
+  session_role text default session_user,
   constraint actions_pkey primary key (action_id)
 );
 create index if not exists actions_run_id

@@ -1,5 +1,6 @@
 -- signals: what somebody told a run, and which task got it. `is_new`: no sweep has seen it yet; no other
 -- index has the order of theirs, so that each look at them is short whatever the statistics say.
+-- `sent_by` is what the caller says; `session_role` is the role by which it was connected.
 -- Without a foreign key, since a signal must not wait for who has the run's lock; what deletes a run
 -- deletes its signals.
 create table if not exists pgflowd.signals (
@@ -14,6 +15,7 @@ create table if not exists pgflowd.signals (
   step_slug text,
   task_index int,
   consumed_at timestamptz,
+  session_role text default session_user,
   constraint signals_pkey primary key (signal_id),
   constraint consumed_by_a_task check (
     (consumed_at is null) = (step_slug is null) and (consumed_at is null) = (task_index is null))
