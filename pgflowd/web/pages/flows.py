@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pgflowd.core.definition.option_values import OptionValues
@@ -62,15 +63,17 @@ class ShownFlow:
     since: str
     grid: FlowGrid
 
-    @property
+    # a template asks for these with each step
+
+    @cached_property
     def graph(self) -> Graph:
         return graph_of(self.shape)
 
-    @property
+    @cached_property
     def steps(self) -> Sequence[StepPlan]:
         return list(plan_of(self.shape).steps.values())
 
-    @property
+    @cached_property
     def columns(self) -> list[Column]:
         """The columns of the table of options: those that some step uses."""
         cells = [self.cells(step) for step in self.steps]
@@ -80,8 +83,11 @@ class ShownFlow:
         return option_cells(step.options)
 
     def stats_of(self, step: StepPlan) -> StepStats | None:
-        found = self.stats.steps if self.stats else []
-        return next((each for each in found if each.step_slug == step.slug), None)
+        return self._stats_by_step.get(step.slug)
+
+    @cached_property
+    def _stats_by_step(self) -> Mapping[str, StepStats]:
+        return {each.step_slug: each for each in (self.stats.steps if self.stats else [])}
 
     @property
     def missing(self) -> list[str]:
