@@ -75,7 +75,8 @@ def start_options_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """These options as a shape has them."""
     found = {name: options[name] for name in NAMES if name in options}
     if "expires" in found:
-        found["expires"] = round(seconds_of(found["expires"], "expires"), 3)
+        seconds = round(seconds_of(found["expires"], "expires"), 3)
+        found["expires"] = int(seconds) if seconds.is_integer() else seconds
     if "labels" in found:
         found["labels"] = dict(found["labels"])
     return found
