@@ -119,13 +119,37 @@ def test_workers_silent_since_before_the_cutoff_go(suite):
 
 
 @covers("database 7")
-def test_a_worker_that_a_task_names_stays_and_goes_with_it(suite, runs):
+def test_a_worker_that_a_task_names_goes_and_the_task_names_none(suite, runs):
+    suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
+    assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")
+
+    prune(suite, 5)
+
+    assert suite.task(runs[2], "a")["last_worker_id"] is None
+    assert suite.task(runs[2], "a")["status"] == "started"
+    assert suite.column("select * from pgflow.workers") == []
+
+
+def test_retention_leaves_a_worker_that_a_task_names(suite, runs):
+    suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
+
+    suite.do("select pgflowd._prune_workers(now() - interval '5 days')")
+
+    assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")
+
+
+def test_a_person_who_has_a_task_stays(suite):
+    suite.flow("f", "a")
+    run = suite.start("f")
+    claim = "select token from pgflowd.task_claim('f', null, interval '20 days', 'ann')"
+    token = suite.value(claim)
     suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
 
     prune(suite, 5)
 
-    assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")
-    suite.do("update pgflow.step_tasks set last_worker_id = null")
+    done = "select pgflowd.task_complete(%s, 'a', 0, '1', 'ann')"
+    assert token is not None
+    assert suite.value(done, run) == "completed"
     prune(suite, 5)
     assert suite.column("select * from pgflow.workers") == []
 
@@ -196,11 +220,10 @@ def test_the_elixir_form_prunes_some_flows_and_counts(suite, runs):
     )
 
     assert row == {
-        "deleted_runs": 2, "deleted_step_states": 4, "deleted_step_tasks": 3, "deleted_workers": 0,
+        "deleted_runs": 2, "deleted_step_states": 4, "deleted_step_tasks": 3, "deleted_workers": 2,
     }  # fmt: skip
     assert left(suite) == {runs[2], other}
 
     row = suite.row("select * from pgflow.prune_data_older_than(interval '5 days', null)")
 
     assert row["deleted_runs"] == 1 and left(suite) == {runs[2]}
-    assert row["deleted_workers"] == 1, "the other is that of the open run"

@@ -1,15 +1,20 @@
--- _prune_workers(cutoff, max_pages): deletes workers whose last heartbeat is older, and returns how
--- many. Those that a task still names stay, and so do those with a heartbeat in the last 5 minutes.
--- For each row that goes, the foreign key of the tasks reads all tasks: an index would have a column
--- that claims change. So one pass finds the workers that tasks name, and of the others only as many
--- go, oldest first, as `max_pages` allow, one at least. The rows are small; others go next time.
+-- _prune_workers(cutoff, max_pages, and_named): deletes workers whose last heartbeat is older, and
+-- returns how many. Those with a heartbeat in the last 5 minutes stay, and so do persons who have a
+-- task. Those that a task names stay, too, unless `and_named`: then the foreign key of the tasks
+-- lets them name none.
+-- For each row that goes, that key reads all tasks: an index would have a column that claims change.
+-- So one pass finds the workers that tasks name, and only as many go, oldest first, as `max_pages`
+-- allow, one at least. The rows are small; others go next time.
 -- A worker that was frozen and claims at this moment holds the lock of its row, and so keeps it; or
 -- it finds the row locked, and claims nothing.
--- Called by: pgflowd._prune_workers, prune_data_older_than.   Locks: the workers (skips locked).
-create or replace function pgflow._prune_workers(cutoff timestamptz, max_pages int default 100000)
+-- Called by: pgflowd._prune_workers, prune_data_older_than.
+-- Locks: the workers (skips locked), then with `and_named` their tasks.
+create or replace function pgflow._prune_workers(
+  cutoff timestamptz, max_pages int default 100000, and_named boolean default false)
 returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare
   silent uuid[];
+  holders uuid[];
   deleted bigint;
 begin
   silent := array(
@@ -19,13 +24,22 @@ begin
   if silent = '{}' then
     return 0;
   end if;
+  holders := array(
+    select distinct task.last_worker_id
+      from pgflowd._started_tasks(null) as open
+      join pgflow.step_tasks as task
+        on task.run_id = open.run_id and task.step_slug = open.step_slug
+       and task.task_index = open.task_index
+     where _prune_workers.and_named and task.last_worker_id = any (silent)
+       and pgflowd._is_person(task.last_worker_id));
   delete from pgflow.workers as worker
    where worker.worker_id = any (array(
      select known.worker_id
        from unnest(silent) with ordinality as known (worker_id, ord)
-      where known.worker_id not in (
-        select task.last_worker_id from pgflow.step_tasks as task
-         where task.last_worker_id = any (silent))
+      where case when _prune_workers.and_named then known.worker_id <> all (holders)
+                 else known.worker_id not in (
+                   select task.last_worker_id from pgflow.step_tasks as task
+                    where task.last_worker_id = any (silent)) end
       order by known.ord
       limit greatest(1, _prune_workers.max_pages * current_setting('block_size')::bigint
                         / greatest(1, pg_relation_size('pgflow.step_tasks')))));

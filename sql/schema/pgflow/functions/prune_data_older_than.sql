@@ -1,6 +1,6 @@
 -- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
--- all their rows and messages, old archive rows, and workers whose last heartbeat is older (see
--- _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so do one for whose
+-- all their rows and messages, old archive rows, and workers whose last heartbeat is older, whose tasks
+-- then name none (see _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so do one for whose
 -- end somebody waits, and the family of a run that stays: its parent, its children, its undo. The form
 -- with an interval alone is the recipe of upstream's users; the other, for some flows or all (null), returns
 -- what it deleted. It leaves an action, as pgflowd.prune.
@@ -53,7 +53,7 @@ begin
     execute format('delete from pgmq.%I as archived where archived.archived_at < $1', queue.archive)
       using cutoff;
   end loop;
-  deleted_workers := pgflow._prune_workers(cutoff);
+  deleted_workers := pgflow._prune_workers(cutoff, and_named => true);
   if deleted_runs > 0 then
     perform pgflowd._record_action(
       'prune', null, data => jsonb_strip_nulls(jsonb_build_object(

@@ -1,7 +1,7 @@
 -- _started_tasks(worker_id): returns the keys of the started tasks of one worker, or (null) of all. Our
 -- core has no index on what changes, so they are found through the queues: the worker's, or all.
--- Called by: _daemon_work, overview_counts, _lock_stalled_leases, stalled_tasks, _sweep_unleased, view flow_status, view
--- worker_status.   Locks: nothing.
+-- Called by: _daemon_work, overview_counts, _lock_stalled_leases, pgflow._prune_workers, stalled_tasks,
+-- _sweep_unleased, view flow_status, view worker_status.   Locks: nothing.
 create or replace function pgflowd._started_tasks(worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int)
 language plpgsql stable rows 1 set search_path = '', pg_temp as $$
