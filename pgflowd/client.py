@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 import psycopg
@@ -29,7 +29,7 @@ from pgflowd.core.documents.runs import Run, RunWithStates, StepState, TimelineE
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
-from pgflowd.core.wishes import Wishes, begins_at, expires_at
+from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
 from pgflowd.db import operations, schedule_operations, starts
 from pgflowd.db.client_connections import (
     ClientConnections,
@@ -241,14 +241,20 @@ class Client(ClientConnections[Connection]):
         at: datetime | None = None,
         delay: Time | None = None,
         expires: datetime | Time | None = None,
+        after: Sequence[RunId] | None = None,
+        after_mode: Literal["completed", "ended"] | None = None,
+        singleton: str | None = None,
         reason: str | None = None,
         actor: str | None = None,
         conn: Given | None = None,
     ) -> Run:
-        """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
-        operation = operations.reschedule(
-            run_id_of(run_id), begins_at(at, delay), expires_at(expires), reason, actor
-        )
+        """
+        Let a planned run begin otherwise, or an open one expire at another time. Raises RunEnded.
+
+        `after`: for which runs it waits instead, none with []; `singleton`: its key, none with "".
+        """
+        wanted = changed(begins_at(at, delay), expires_at(expires), after, after_mode, singleton)
+        operation = operations.reschedule(run_id_of(run_id), wanted, reason, actor)
         return self._perform(operation, conn)
 
     def retry(

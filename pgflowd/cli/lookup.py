@@ -1,7 +1,7 @@
 """
 Finds the runs, flows, tasks, daemons and workers that the words of a command name.
 
-RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`.
+RUN is an id, its last digits, `@last`, or `@last:FLOW`; TASK is `RUN/STEP#INDEX`.
 """
 
 from __future__ import annotations

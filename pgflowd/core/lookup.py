@@ -2,8 +2,8 @@
 The words that name runs, daemons and workers, and the errors about names that nothing has, with the
 nearest known one.
 
-RUN is an id, its last digits, or `@last`. DAEMON is NAME@HOST, one of both, an id, or its
-last digits.
+RUN is an id, its last digits, `@last`, or `@last:FLOW`. DAEMON is NAME@HOST, one of both, an id,
+or its last digits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.daemons import ListedDaemon
     from pgflowd.core.documents.runs import RunWithStates
 
-LAST = "@last"
+LAST = "@last"  # the newest run that somebody has started; with :FLOW the newest of that flow
+_LAST_OF = re.compile(r"@last:([a-zA-Z_][a-zA-Z0-9_]*)")
 _DIGITS = re.compile(r"[0-9a-f-]{1,36}")
 
 
@@ -31,9 +32,20 @@ class UnclearWord(PgflowdError):
 
 def check_run_word(text: str) -> None:
     """Raise UnclearWord for a word that cannot name a run."""
-    if not (run_id_of(text) or text == LAST or _DIGITS.fullmatch(digits_of(text))):
+    if not (run_id_of(text) or is_last(text) or _DIGITS.fullmatch(digits_of(text))):
         problem = f"'{text}' is not a run: give an id, its last digits, or {LAST}"
         raise UnclearWord(problem, code="E506")
+
+
+def is_last(text: str) -> bool:
+    """Whether a word means the newest run, of all flows or of one."""
+    return text == LAST or _LAST_OF.fullmatch(text) is not None
+
+
+def flow_of_last(text: str) -> str | None:
+    """The flow whose newest run a word means."""
+    match = _LAST_OF.fullmatch(text)
+    return match[1] if match else None
 
 
 def run_id_of(text: str) -> UUID | None:

@@ -33,6 +33,7 @@ class Wishes(TypedDict, total=False):
     delay: Time  # it begins after this time
     expires: datetime | Time  # it ends then, wherever it is
     after: Sequence[UUID | str]  # it begins when these runs have ended
+    after_keys: Sequence[str]  # likewise, by the keys with which runs of this flow were started
     after_mode: Literal["completed", "ended"]  # "ended": even if one of them did not complete
     labels: Mapping[str, str]  # texts by which runs are found
     singleton: str  # only one run at a time has this key
@@ -69,6 +70,7 @@ class CheckedWishes:
     after: tuple[UUID, ...] = ()
     after_mode: str = "completed"
     trace: CallerTrace | None = None  # to which the run then belongs
+    after_keys: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The wishes of a child, whose id is made of its key; what is not wished is left out."""
@@ -82,11 +84,38 @@ class CheckedWishes:
             "on_conflict": self.on_conflict,
             "actor": self.actor,
             "after": list(map(str, self.after)) or None,
+            "after_keys": list(self.after_keys) or None,
             "after_mode": self.after_mode,
             "traceparent": self.trace and self.trace.traceparent,
             "tracestate": self.trace and self.trace.tracestate,
         }
         return {name: value for name, value in whole.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ChangedWishes:
+    """What a planned run is to have instead; None leaves it as it is."""
+
+    begins: Moment = NEVER
+    expires: Moment = NEVER
+    after: tuple[UUID, ...] | None = None
+    after_mode: str | None = None
+    singleton: str | None = None  # empty: none
+
+
+def changed(
+    begins: Moment,
+    expires: Moment,
+    after: Sequence[UUID | str] | None = None,
+    after_mode: str | None = None,
+    singleton: str | None = None,
+) -> ChangedWishes:
+    """Check what a planned run is to have instead. E432 for what cannot be."""
+    if after_mode is not None:
+        _checked_after_mode(after, after_mode)
+    key = singleton if singleton == "" else _checked_key(singleton)
+    others = None if after is None else _checked_after(after)
+    return ChangedWishes(begins, expires, others, after_mode, key)
 
 
 def checked(
@@ -105,8 +134,11 @@ def checked(
         _checked_conflict(wishes.get("singleton"), wishes.get("on_conflict")),
         _checked_actor(wishes.get("actor")),
         _checked_after(wishes.get("after")),
-        _checked_after_mode(wishes.get("after"), wishes.get("after_mode")),
+        _checked_after_mode(
+            wishes.get("after") or wishes.get("after_keys"), wishes.get("after_mode")
+        ),
         trace,
+        _checked_keys(wishes.get("after_keys")),
     )
     return None if found == CheckedWishes() else found
 
@@ -182,6 +214,14 @@ def _checked_after(after: object) -> tuple[UUID, ...]:
     if isinstance(after, str | bytes) or not isinstance(after, Sequence):
         raise _bad_wish(f"the runs to wait for are a list of ids, not {repr(after)[:60]}")
     return tuple(map(run_id_of, after))
+
+
+def _checked_keys(keys: object) -> tuple[str, ...]:
+    if keys is None:
+        return ()
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
+        raise _bad_wish(f"the keys of runs to wait for are a list, not {repr(keys)[:60]}")
+    return tuple(key for each in keys if (key := _checked_key(each)) is not None)
 
 
 def _checked_after_mode(after: object, mode: object) -> str:

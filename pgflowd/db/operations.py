@@ -25,7 +25,7 @@ from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.typed.values import encode_value
 from pgflowd.core.waiting import check_dedup, check_signal_name
-from pgflowd.core.wishes import Moment
+from pgflowd.core.wishes import ChangedWishes
 from pgflowd.db import flows, history, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.current_flow import CurrentFlow, remember, remembered
@@ -149,9 +149,9 @@ def resume_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operat
 
 
 def reschedule(
-    run_id: UUID, begins: Moment, expires: Moment, reason: str | None, actor: str | None
+    run_id: UUID, wanted: ChangedWishes, reason: str | None, actor: str | None
 ) -> Operation[Run]:
-    yield runs.reschedule(run_id, begins, expires, reason, actor)
+    yield runs.reschedule(run_id, wanted, reason, actor)
     return (yield from get(run_id))
 
 

@@ -27,7 +27,7 @@ from pgflowd.core.documents.runs import (
 from pgflowd.core.json import decode
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.wishes import CheckedWishes, Moment
+from pgflowd.core.wishes import ChangedWishes, CheckedWishes
 from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
@@ -80,7 +80,9 @@ def start_wished(
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
               expires.in_s, wishes.labels, wishes.key, wishes.singleton, wishes.on_conflict,
               wishes.actor, list(wishes.after), wishes.after_mode, *trace)  # fmt: skip
-    query = _START_WISHED.format(trace=_TRACE if trace else "")  # or an older schema
+    keys = ", after_keys => %s" if wishes.after_keys else ""
+    params += (list(wishes.after_keys),) if keys else ()
+    query = _START_WISHED.format(trace=(_TRACE if trace else "") + keys)  # or an older schema
     return Query(query, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
@@ -143,10 +145,14 @@ def resume(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
 
 
 def reschedule(
-    run_id: UUID, begins: Moment, expires: Moment, reason: str | None, actor: str | None
+    run_id: UUID, changed: ChangedWishes, reason: str | None, actor: str | None
 ) -> Query[str]:
+    begins, expires, after = changed.begins, changed.expires, changed.after
     params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s, reason, actor)
-    return Query(_RESCHEDULE, params, only)
+    others = (None if after is None else list(after), changed.after_mode, changed.singleton)
+    if others == (None, None, None):  # an older schema knows only the times
+        return Query(_RESCHEDULE.format(more=""), params, only)
+    return Query(_RESCHEDULE.format(more=", %s::uuid[], %s, %s"), (*params, *others), only)
 
 
 def retry(
@@ -190,12 +196,6 @@ def is_end_event(payload: str) -> bool:
 
 
 _ENDS = [f'"run:{status}"' for status in RunStatus if status.is_end]
-
-
-def find_runs(digits: str, most: int = 2) -> Query[list[tuple[UUID, str]]]:
-    """Return id and flow of the runs whose id ends with these digits, newest first."""
-    sql = "select run_id, flow_slug from pgflowd.find_runs(%s, %s)"
-    return Query(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
 
 
 def list_runs(
@@ -305,7 +305,7 @@ _CANCEL_AND_UNDO = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), tr
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"""
-select pgflowd.reschedule(%s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user))
+select pgflowd.reschedule(%s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user){{more}})
 """
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 LISTED_COLUMNS = """

@@ -29,6 +29,30 @@ def test_a_person_claims_and_completes_a_task(here, shop):
     assert outputs == [{"ok": True}]
 
 
+def test_a_person_keeps_a_task_for_longer(here, shop):
+    run = str(shop.start(input={"url": "x"}))[-8:]
+    here("tasks", "claim", "--as", "jane", "--lease", "1h")
+
+    longer = here("tasks", "extend", "@last/website#0", "--lease", "3d", "--as", "jane")
+    document = here("tasks", "extend", "@last/website#0", "--lease", "4d", "--as", "jane", "--json")
+    others = here("tasks", "extend", "@last/website#0", "--lease", "1d", "--as", "john")
+
+    assert re.fullmatch(rf"{run}/website#0  until \d{{4}}-\d\d-\d\d \d\d:\d\d\n", longer.out)
+    assert document.json["lease_until"].endswith("Z")
+    assert others.code != 0 and "E407" in others.err
+    too_long = here("tasks", "extend", "@last/website#0", "--lease", "31d")
+    assert too_long.code == 2 and "30d at most" in too_long.err
+
+
+def test_a_claim_without_a_flow_is_of_any(here, shop):
+    assert here("tasks", "claim").code == 1
+    shop.start(input={"url": "x"})
+
+    claimed = here("tasks", "claim", "--json").json["task"]
+
+    assert claimed["flow"] == "analyze_website"
+
+
 def test_a_list_names_who_has_a_task(here, shop):
     shop.start()
     assert "BY" not in here("tasks", "list").out

@@ -260,6 +260,27 @@ def test_show_takes_an_id_its_last_digits_or_last(here, shop):
     assert shown == [str(run_id)] * 4
 
 
+def test_last_is_the_newest_run_that_somebody_has_started(here, shop):
+    mine, other = shop.run_through(), shop.start("send_email", {"to": "x"})
+    add = "select pgflowd.set_schedule('nightly', %s, '0 3 * * *', '{}', overlap => 'allow')"
+    shop.do(add, "analyze_website")
+    tick = "select pgflowd.tick(name, due_at, now() + interval '1 day', array[now()])"
+    assert shop.value(tick + " from pgflowd.schedules") is True
+    ticked = shop.value("select last_run_id from pgflowd.schedules")
+    fired = "select run_id from pgflowd.fire_schedule('nightly', 'jane')"
+
+    def meant(word):
+        return here("runs", "show", word, "--json").json["run_id"]
+
+    assert meant("@last") == str(other)
+    assert meant("@last:send_email") == str(other)
+    assert meant("@last:analyze_website") == str(ticked) != str(mine)
+    mine = shop.value(fired)
+    assert meant("@last") == str(mine)
+    unknown = here("runs", "show", "@last:send_emial")
+    assert unknown.code == 4 and "did you mean 'send_email'?" in unknown.err
+
+
 def test_digits_that_fit_two_runs_are_asked_for_again(here, shop):
     for first in "12":
         chosen = f"{first}0000000-0000-7000-8000-00000000abcd"

@@ -53,6 +53,25 @@ def let_it_come(shop: Shop, column: str = "start_at") -> None:
     shop.do(f"update pgflowd.runs set {column} = now(), due_at = now() where due_at is not null")
 
 
+def test_a_run_begins_after_a_key_and_is_planned_anew(shop, client):
+    client.start_flow(FLOW, INPUT, key="order 7")
+    waiting = client.start_flow(FLOW, INPUT, after_keys=["order 7"])
+    other = client.start_flow(FLOW, INPUT)
+    assert waiting.status == RunStatus.BLOCKED
+
+    moved = client.reschedule(waiting.run_id, after=[other.run_id])
+    assert moved.blocked_by == [other.run_id]
+    begun = client.reschedule(waiting.run_id, after=[], singleton="report")
+    assert begun.singleton == "report"
+    process(shop)
+    assert client.get_run(waiting.run_id).status == RunStatus.STARTED
+    for keys in ("order 7", [""], [7]):
+        with pytest.raises(RunError):
+            client.start_flow(FLOW, INPUT, after_keys=keys)
+    with pytest.raises(BadDependency, match="no run with key 'order 8'"):
+        client.start_flow(FLOW, INPUT, after_keys=["order 8"])
+
+
 @pytest.mark.parametrize("wish", [{"delay": "2h"}, {"delay": AHEAD}, {"delay": 7200}, {"at": None}])
 def test_a_run_begins_later_and_is_read_before(shop, client, wish: dict[str, Any]):
     if "at" in wish:

@@ -24,6 +24,7 @@ ADDED_COLUMNS = {
 MAY_HAVE_MORE_STATUSES = {("step_tasks", "valid_status")}
 LATER_OVERLOADS = {"start_tasks", "ensure_flow_compiled"}
 ELIXIR_FUNCTIONS = {
+    "analyze_and_create_flow": "p_flow_slug text, p_options jsonb, p_steps jsonb",
     "flow_exists": "p_flow_slug text",
     "get_flow_input": "p_run_id uuid",
     "get_step_output": "p_run_id uuid, p_step_slug text",

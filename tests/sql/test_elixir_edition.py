@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from psycopg.types.json import Jsonb
 
 
 def test_flow_exists(suite):
@@ -113,6 +114,43 @@ def test_flows_have_a_type(suite):
     assert suite.value("select flow_type from pgflow.flows") == "flow"
 
     suite.do("update pgflow.flows set flow_type = 'job'")
+
+
+DEPLOY = "select * from pgflow.analyze_and_create_flow(%s, %s::jsonb, %s::jsonb)"
+
+
+def test_its_workers_deploy_a_flow(suite):
+    options = Jsonb({"max_attempts": 2, "base_delay": 1, "timeout": 9, "flow_type": "flow"})
+    steps = [
+        {"slug": "fetch", "deps": [], "step_type": "single", "timeout": 5},
+        {"slug": "each", "deps": ["fetch"], "step_type": "map", "start_delay": 3},
+        {"slug": "last", "deps": ["fetch", "each"]},
+    ]
+
+    first = suite.value(DEPLOY, "f", options, Jsonb(steps))
+    again = suite.value(DEPLOY, "f", options, Jsonb(steps))
+
+    assert first == {"status": "compiled", "differences": []}
+    assert again == {"status": "verified", "differences": []}
+    flow = suite.row("select opt_max_attempts, opt_base_delay, opt_timeout from pgflow.flows")
+    assert tuple(flow.values()) == (2, 1, 9)
+    columns = "step_slug, step_type, deps_count, opt_timeout, opt_start_delay"
+    found = suite.rows(f"select {columns} from pgflow.steps order by step_index")
+    assert [tuple(step.values()) for step in found] == [
+        ("fetch", "single", 0, 5, None),
+        ("each", "map", 1, None, 3),
+        ("last", "single", 2, None, None),
+    ]
+
+
+def test_another_shape_is_told_and_loses_no_data(suite):
+    suite.value(DEPLOY, "f", Jsonb({}), Jsonb([{"slug": "a"}]))
+    run = suite.start("f")
+
+    answer = suite.value(DEPLOY, "f", Jsonb({}), Jsonb([{"slug": "b"}]))
+
+    assert answer["status"] == "mismatch" and "slug" in answer["differences"][0]
+    assert suite.value("select run_id from pgflow.runs") == run
 
 
 def test_its_workers_call_by_position_and_take_the_run_id_first(suite):

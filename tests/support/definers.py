@@ -55,6 +55,7 @@ DEFINERS = {
     "pgflowd.start_child": "w",
     "pgflowd.task_claim": "wo",
     "pgflowd.task_complete": "wo",
+    "pgflowd.task_extend": "wo",
     "pgflowd.task_fail": "wo",
     "pgflowd.task_release": "wo",
     "pgflowd.task_wake": "wo",

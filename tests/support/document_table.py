@@ -240,6 +240,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
         {Keys: TaskKey, "result": either("queued", "completed", "failed", "late")},
         ["tasks wake", "tasks complete", "tasks fail", "tasks release"],
     ),
+    "task-extended": ({Keys: TaskKey, "lease_until": datetime}, ["tasks extend"]),
     "task-claimed": ({"task": either(HeldTask, None)}, ["tasks claim"]),
     "stalled-tasks": ({"tasks": [StalledTask]}, ["stalled list"]),
     "stalled-requeued": ({"requeued": [TaskKey], "left": [TaskKey]}, ["stalled requeue"]),

@@ -176,6 +176,10 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
         (db.column("select flow_slug from pgflow.runs where run_id = %s", run_of(db))[0],),
     ),
     "task_complete": lambda db: ("task_complete(%s, 'a', 0, '1', 'jane', %s)", claimed(db)),
+    "task_extend": lambda db: (
+        "task_extend(%s, 'a', 0, interval '9 days', 'jane', %s)",
+        claimed(db),
+    ),
     "task_fail": lambda db: ("task_fail(%s, 'a', 0, 'bad', true, 'jane', %s)", claimed(db)),
     "task_release": lambda db: (
         "task_release(%s, 'a', 0, '0 s', null, 'jane', %s)",

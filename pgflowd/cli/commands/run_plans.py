@@ -63,6 +63,8 @@ def wish_options(command: F) -> F:
         click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
                      help="completed, the default: cancel it if one of them does not complete;"
                           " ended: begin it all the same."),
+        click.option("--after-key", "after_keys", metavar="KEY", multiple=True,
+                     help="Likewise, the run of FLOW that was started with this key."),
         click.option("--after", type=RUN, metavar="RUN", multiple=True,
                      help="Begin it when RUN has ended; may be repeated."),
     ):  # fmt: skip
@@ -76,6 +78,7 @@ def wishes_of(
     delay: float | None,
     expires: datetime | float | None,
     after: Sequence[str] = (),
+    after_keys: Sequence[str] = (),
     after_mode: str | None = None,
     labels: Sequence[tuple[str, str]] = (),
     singleton: str | None = None,
@@ -85,13 +88,22 @@ def wishes_of(
     given: dict[str, Any] = {
         "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
         "singleton": singleton, "on_conflict": on_conflict,
-        "after": find_runs(conn, after) or None, "after_mode": after_mode,
+        "after": find_runs(conn, after) or None, "after_keys": after_keys or None,
+        "after_mode": after_mode,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 
 
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+@click.option(
+    "--after",
+    type=RUN,
+    metavar="RUN",
+    multiple=True,
+    help="Begin it when RUN has ended, instead of what it waits for; may be repeated.",
+)
+@click.option("--singleton", metavar="KEY", help="Its singleton key instead; none with ''.")
 @time_options
 @REASON_OPTION
 @pass_app
@@ -101,24 +113,29 @@ def reschedule(
     at: datetime | None,
     delay: float | None,
     expires: datetime | float | None,
+    after: Sequence[str],
+    singleton: str | None,
     reason: str | None,
 ) -> None:
-    """Let scheduled runs begin, or open runs expire, at another time.
+    """Let planned runs begin otherwise, or open runs expire at another time.
 
     \b
     Example: pgflowd runs reschedule 7f3a9c12 --at 2026-12-31T08:00
              pgflowd runs reschedule @last --expires 2h
+             pgflowd runs reschedule @last:report --after 19bc0de4
     """
-    from pgflowd.core.wishes import begins_at, expires_at
+    from pgflowd.core.wishes import begins_at, changed, expires_at
     from pgflowd.db import operations
 
-    if at is None and delay is None and expires is None:
-        raise click.UsageError("say when: --at, --delay or --expires")
+    if (at, delay, expires, singleton) == (None,) * 4 and not after:
+        raise click.UsageError("say what: --at, --delay, --expires, --after or --singleton")
     begins, ends = begins_at(at, delay), expires_at(expires)
     with database(app) as conn:
+        others = find_runs(conn, after) or None
+        wanted = changed(begins, ends, others, None, singleton)
 
         def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            operation = operations.reschedule(run_id, begins, ends, reason, None)
+            operation = operations.reschedule(run_id, wanted, reason, None)
             return f"run {run_id} rescheduled", operations.run_sync(conn, operation).to_json()
 
         for_each(app, "runs", find_runs(conn, run), change)

@@ -1,5 +1,6 @@
 """
-`pgflowd tasks claim`, `complete`, `fail` and `release`: a person does what else a worker does.
+`pgflowd tasks claim`, `extend`, `complete`, `fail` and `release`: a person does what else a worker
+does.
 
 They need the database and no daemon. A person sends no heartbeats, so a claim asks for a lease that
 is long enough.
@@ -17,6 +18,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_task, flow_slugs
 from pgflowd.cli.params import DURATION, FLOW, JSON, NEEDS, OPEN_TASK
+from pgflowd.core.documents import plain
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow
@@ -44,7 +46,7 @@ token_option = click.option(
 
 
 @click.command(cls=Command)
-@click.argument("flow", metavar="FLOW", type=FLOW)
+@click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
 @click.option(
     "--caps",
     type=NEEDS,
@@ -58,8 +60,8 @@ token_option = click.option(
     help="How long it is theirs, up to 30d; by default 1d.",
 )  # fmt: skip
 @pass_app
-def claim(app: App, flow: str, caps: Sequence[str], actor: str | None, lease: float) -> None:
-    """Take a task of FLOW, by default one that needs no caps; first what waits for longest.
+def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, lease: float) -> None:
+    """Take a task of FLOW, or of any flow, by default one that needs no caps; the oldest first.
 
     Nobody else gets it until --lease is over; then it is queued again. Exit code 1: there is none.
 
@@ -69,11 +71,10 @@ def claim(app: App, flow: str, caps: Sequence[str], actor: str | None, lease: fl
     from pgflowd.db import people
     from pgflowd.db.query import execute
 
-    if not 0 < lease <= MOST_LEASE_S:
-        raise click.UsageError("--lease is more than nothing and 30d at most")
+    _check_lease(lease)
     with database(app) as conn:
         known = flow_slugs(conn)
-        if known and flow not in known:
+        if flow is not None and known and flow not in known:
             raise unknown_flow(flow, known)
         task = execute(conn, people.claim(flow, caps, lease, actor))
     if app.json:
@@ -82,8 +83,14 @@ def claim(app: App, flow: str, caps: Sequence[str], actor: str | None, lease: fl
         _print_claimed(app, task, actor)
     if task is None:
         able = f" that needs {', '.join(caps)}" if caps else ""
-        app.note(f"no task of {flow} is ready{able}; see `pgflowd tasks list --flow {flow}`")
+        of_flow, option = (f" of {flow}", f" --flow {flow}") if flow else ("", "")
+        app.note(f"no task{of_flow} is ready{able}; see `pgflowd tasks list{option}`")
         app.exit(ExitCode.NO)
+
+
+def _check_lease(lease_s: float) -> None:
+    if not 0 < lease_s <= MOST_LEASE_S:
+        raise click.UsageError("--lease is more than nothing and 30d at most")
 
 
 def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
@@ -98,6 +105,33 @@ def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
         (f"pgflowd tasks complete {name} OUTPUT{by}", "OUTPUT is JSON"),
         (f"pgflowd tasks release {name}{by}", "give it back"),
     ])  # fmt: skip
+
+
+@click.command(cls=Command)
+@task_argument
+@click.option(
+    "--lease", type=DURATION, metavar="DUR", required=True,
+    help="How long it stays theirs from now on, up to 30d.",
+)  # fmt: skip
+@as_option
+@token_option
+@pass_app
+def extend(app: App, task: str, lease: float, actor: str | None, token: int | None) -> None:
+    """Keep a task that is claimed for longer. A lease that lasts for longer stays.
+
+    \b
+    Example: pgflowd tasks extend 7f3a9c12/review#0 --lease 2d --as jane
+    """
+    from pgflowd.db import people
+    from pgflowd.db.query import execute
+
+    _check_lease(lease)
+    with database(app) as conn:
+        key = find_task(conn, task)
+        until = execute(conn, people.extend(key, lease, actor, token))
+    shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
+    result = plain({"lease_until": until})
+    app.print_result(f"{task_name(*key)}  until {shown}", **key.to_json(), **result)
 
 
 @click.command(cls=Command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.task_people import claim, complete, fail, release
+from pgflowd.cli.commands.task_people import claim, complete, extend, fail, release
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_paused
@@ -105,7 +105,7 @@ def wake(app: App, task: str, reason: str | None) -> None:
     app.print_result(f"{task_name(*key)}  {result}", **key.to_json(), result=result)
 
 
-for command in (claim, complete, fail, release):
+for command in (claim, extend, complete, fail, release):
     tasks.add_command(command)
 
 

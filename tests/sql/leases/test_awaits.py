@@ -236,7 +236,7 @@ def test_a_start_that_cannot_be_is_refused(own: LeaseDatabase) -> None:
         start(own, flow, known, unknown)
     assert error.value.sqlstate == "PF007"
     assert own.value("select count(*) from pgflowd.runs") == 0
-    with pytest.raises(psycopg.Error, match=f"there is no run {unknown}"):
+    with pytest.raises(psycopg.Error, match=f"run {unknown} cannot wait for run {unknown}"):
         start(own, flow, unknown, run_id=unknown)  # it would wait for itself
     for wrong in ({"mode": "perhaps"}, {"mode": None}, {"after": [known, None]}):
         with pytest.raises(psycopg.Error, match="cannot begin after") as error:
@@ -376,3 +376,67 @@ def test_one_that_cannot_be_told_spoils_no_other(own: LeaseDatabase) -> None:
     own.do("update pgflowd.awaits set due_at = now()")
     process(own)
     assert status(own, wrong) == "started"
+
+
+RESCHEDULE = "select pgflowd.reschedule(%s, after => %s::uuid[], after_keys => %s::text[])"
+
+
+def test_a_run_begins_after_others_by_their_keys(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    first = start(own, flow, key="order 7")
+    by_key = "select run_id, status from pgflowd.start(%s, '{}', after_keys => array[%s])"
+
+    (waiter,) = own.rows(by_key, flow, "order 7")
+    with pytest.raises(psycopg.Error, match="no run with key 'order 8'") as unknown:
+        own.rows(by_key, flow, "order 8")
+
+    assert unknown.value.sqlstate == "PF007"
+    assert waiter.status == "blocked"
+    process(own)
+    assert status(own, waiter.run_id) == "blocked"
+    end(own, first)
+    process(own)
+    assert status(own, waiter.run_id) == "started"
+
+
+def test_a_planned_run_waits_for_other_runs_instead(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    old, new = start(own, flow), start(own, flow, key="new")
+    waiter = start(own, flow, old)
+    process(own)
+
+    assert own.value(RESCHEDULE, waiter, None, ["new"]) == "blocked"
+    end(own, old)
+    process(own)
+
+    assert status(own, waiter) == "blocked"
+    assert own.column("select awaited from pgflowd.awaits where run_id = %s", waiter) == [new]
+    end(own, new)
+    process(own)
+    assert status(own, waiter) == "started"
+    with pytest.raises(psycopg.Error, match="has begun already") as error:
+        own.value(RESCHEDULE, waiter, [], None)
+    assert error.value.sqlstate == "PF003"
+
+
+def test_a_planned_run_waits_for_no_run_any_more(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    waiter = start(own, flow, start(own, flow))
+    process(own)
+
+    own.value(RESCHEDULE, waiter, [], None)
+    process(own)
+
+    assert status(own, waiter) == "started"
+
+
+def test_a_circle_of_runs_that_wait_is_refused(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    first = start(own, flow, begins=LATER)
+    second = start(own, flow, first)
+    third = start(own, flow, second)
+
+    for behind in (first, third):
+        with pytest.raises(psycopg.Error, match="waits for it") as error:
+            own.value(RESCHEDULE, first, [behind], None)
+        assert error.value.sqlstate == "PF007"

@@ -561,3 +561,85 @@ def test_a_limit_holds_for_people_and_is_free_when_their_run_is_cancelled(
     own.do("select pgflowd.process_due()")
     assert jane.claimed(flow).run_id == third
     assert own.rows("select * from pgflowd.violations()") == []
+
+
+EXTEND = "select pgflowd.task_extend(%s, %s, %s, %s::interval, %s, %s)"
+
+
+def test_a_person_makes_the_lease_of_a_task_longer(db: LeaseDatabase, jane: Person) -> None:
+    flow = db.flow()
+    db.start(flow)
+    task = jane.claimed(flow)
+
+    until_then = db.value(EXTEND, *key(task)[:3], "9 days", "jane", None)
+    shorter = db.value(EXTEND, *key(task)[:3], "1 day", "jane", task.token)
+
+    assert shorter == until_then
+    assert db.value("select extract(epoch from %s - now()) / 86400", until_then) > 8.99
+    (attempt,) = db.rows("select * from pgflowd.attempts")
+    assert (attempt.lease_until, attempt.ended_at, attempt.attempt) == (until_then, None, 1)
+    assert not db.queue(flow)[task.msg_id].visible
+    assert db.column("select action from pgflowd.actions where action like 'task%%'") == [
+        "task_claim",
+        "task_extend",
+    ]
+    assert jane.complete(task) == "completed"
+
+
+def test_only_who_has_a_task_makes_its_lease_longer(db: LeaseDatabase, jane: Person) -> None:
+    flow = db.flow()
+    db.start(flow)
+    with refused("PF002", "there is no task"):
+        db.value(EXTEND, uuid.uuid4(), "a", 0, "1 day", "jane", None)
+    task = jane.claimed(flow)
+
+    with refused("PF001", "is not theirs"):
+        db.value(EXTEND, *key(task)[:3], "1 day", "john", None)
+    with refused("22023", "not possible"):
+        db.value(EXTEND, *key(task)[:3], "31 days", "jane", None)
+    jane.release(task)
+    with refused("PF001", "is not theirs"):
+        db.value(EXTEND, *key(task)[:3], "1 day", "jane", None)
+    with refused("PF001", "is not theirs"):
+        db.value(EXTEND, *key(task)[:3], "1 day", "jane", task.token)
+
+
+ANY = "select * from pgflowd.task_claim(null, %s, interval '1 day', 'jane')"
+
+
+def test_one_claim_over_all_flows_takes_what_waits_for_longest(own: LeaseDatabase) -> None:
+    first, second, third = gated(own), gated(own), own.flow()
+    later, sooner = own.start(first), own.start(second)
+    plain = own.start(third)
+    for flow in (second, first):
+        assert own.claim(flow, own.worker(flow)) == []  # they are put aside
+
+    caps = ["gpu", "80gb"]
+    taken = [own.rows(ANY, caps) for _ in range(3)]
+
+    assert [[task.run_id for task in tasks] for tasks in taken] == [[sooner], [later], []]
+    (unneeding,) = own.rows(ANY, None)
+    assert unneeding.run_id == plain
+    people = "select queue_name from pgflow.workers where function_name = 'jane'"
+    assert sorted(own.column(people)) == sorted([first, second, third])
+
+
+def test_a_claim_that_finds_nothing_leaves_no_row_of_the_person(own: LeaseDatabase) -> None:
+    for _ in range(3):
+        own.flow()
+
+    assert own.rows(ANY, None) == []
+
+    assert own.column("select worker_id from pgflow.workers") == []
+
+
+def test_a_task_tells_how_often_it_has_stalled(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    run = own.start(flow)
+    own.do(STALLED, run, flow)
+    own.do("update pgflowd.attempts set outcome = 'failed' where token = (select min(token) + 1"
+           " from pgflowd.attempts)")  # fmt: skip
+
+    (task,) = own.rows("select * from pgflowd.task_status where run_id = %s", run)
+
+    assert (task.stalls, task.stalls_in_a_row) == (3, 2)

@@ -396,3 +396,45 @@ def test_a_person_with_a_task_of_a_cancelled_run_holds_up_nobody(own: LeaseDatab
     own.cancel(first.run_id)
     process(own)
     assert begun(own) == [first.run_id, second.run_id]
+
+
+MOVE = "select pgflowd.reschedule(%s, singleton_key => %s)"
+
+
+def test_a_run_in_line_gets_another_key_and_those_behind_it_move_up(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    holder, first, second = start(own, flow), start(own, flow), start(own, flow)
+    other = start(own, flow, key="other")
+    process(own)
+
+    assert own.value(MOVE, first.run_id, "other") == "blocked"
+    process(own)
+    own.cancel(holder.run_id)
+    process(own)
+
+    assert (status(own, first), status(own, second)) == ("blocked", "started")
+    own.cancel(other.run_id)
+    process(own)
+    assert status(own, first) == "started"
+    data = "select data -> 'before' ->> 'singleton_key' from pgflowd.actions"
+    assert own.column(data + " where action = 'reschedule'") == ["k"]
+
+
+def test_a_run_in_line_without_a_key_begins(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    start(own, flow)
+    waiting = start(own, flow)
+
+    own.value(MOVE, waiting.run_id, "")
+    process(own)
+
+    assert status(own, waiting) == "started"
+
+
+def test_who_has_a_key_keeps_it(own: LeaseDatabase) -> None:
+    run = start(own, own.flow())
+
+    with pytest.raises(psycopg.Error, match="has begun already") as error:
+        own.value(MOVE, run.run_id, "other")
+
+    assert error.value.sqlstate == "PF003"

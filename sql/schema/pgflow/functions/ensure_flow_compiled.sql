@@ -3,7 +3,7 @@
 -- is in a local database or with allow_data_loss; else returns `mismatch`, and the worker stops.
 -- Two forms, for workers before 0.16 and since; a worker of 0.17 names the queue mode and reads
 -- mismatchKind as well. Queues per step are refused: our tasks share their flow's queue.
--- Called by: pgflowd._define; workers of other runtimes.   Locks: the flow's definition (pgflowd._lock_definition).
+-- Called by: analyze_and_create_flow, pgflowd._define; workers of other runtimes.   Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.ensure_flow_compiled(
   flow_slug text, shape jsonb, allow_data_loss boolean)
 returns jsonb language plpgsql set search_path = '', pg_temp as $$

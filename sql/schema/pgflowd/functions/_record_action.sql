@@ -12,7 +12,7 @@
 -- give_up_task, pause, pause_flow, pause_schedule, prune, prune_next, prune_versions, _record_report,
 -- _record_reschedule, remove_schedule, requeue_task, restart_worker, resume, resume_flow,
 -- resume_schedule, retry, rollback_version, set_option, set_schedule, set_setting, signal, task_claim,
--- task_wake, undo; pgflow.prune_data_older_than.   Locks: the new row.
+-- task_extend, task_wake, undo; pgflow.prune_data_older_than.   Locks: the new row.
 create or replace function pgflowd._record_action(
   action text, actor text, run_id uuid default null, flow_slug text default null,
   step_slug text default null, task_index int default null, reason text default null,

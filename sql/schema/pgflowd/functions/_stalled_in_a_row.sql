@@ -2,7 +2,7 @@
 -- stalled. Attempts that were released or lost prove nothing about the task and do not count, unless
 -- its handler asked for the release: so it has not ended its worker. After it was given up once
 -- (E408), a task that is tried again counts from zero.
--- Called by: _recover_some, _requeue_stalled, stalled_tasks, _sweep_unleased_task.
+-- Called by: _recover_some, _requeue_stalled, stalled_tasks, _sweep_unleased_task, view task_status.
 -- Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
 returns int language plpgsql stable set search_path = '', pg_temp as $$

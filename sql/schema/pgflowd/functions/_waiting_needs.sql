@@ -1,7 +1,7 @@
 -- _waiting_needs(flow_slug): the different needs for which tasks of a flow wait, as waits have them, each
 -- with the number of the wait that is the first of them. It goes from one to the next through the
 -- index, so it costs the same however many tasks wait.
--- Called by: look_at_queues, _take_needed, undecided_tasks.   Locks: nothing.
+-- Called by: look_at_queues, _take_needed, task_claim, undecided_tasks.   Locks: nothing.
 create or replace function pgflowd._waiting_needs(flow_slug text)
 returns table (needs text, first_nr bigint)
 language plpgsql stable set search_path = '', pg_temp

@@ -8,7 +8,7 @@
 -- task; a task that was queued again and not claimed since is taken back. A task that another
 -- transaction has locked is being reported, claimed or recovered: `ok`, the next heartbeat
 -- decides.
--- Called by: checkpoint_save; workers.
+-- Called by: checkpoint_save, task_extend; workers.
 -- Locks: tasks, then their attempts and messages, skipping locked ones: it waits for nothing.
 create or replace function pgflowd.heartbeat(
   worker_id uuid, tokens bigint[], lease interval default '30 s')

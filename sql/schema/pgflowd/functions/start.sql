@@ -1,5 +1,5 @@
 -- start(flow_slug, input, run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, actor,
--- after, after_mode, traceparent, tracestate): starts a run that has wishes, and returns its id and
+-- after, after_mode, traceparent, tracestate, after_keys): starts a run that has wishes, and returns its id and
 -- what became of it: `started`, `scheduled`, `blocked`, `expired`, `existing`. A start without wishes
 -- is pgflow.start_flow. What the flow says of each start holds where this one says nothing (_start). `flow_slug`: a name means its current version, in which the run stays; the flow
 -- of a version is meant exactly. `start_at`: the run begins then, by the sweep (process_due), and does
@@ -11,7 +11,8 @@
 -- cancelled with all in line (`replace`). A scheduled one counts for `existing` and `reject` only, as
 -- does one that waits for others. `actor`: who asks for it. `after`: the run begins when all of these
 -- runs have ended, by the sweep; with `after_mode` `completed` it is cancelled if one of them ends in
--- another way, with `ended` it begins all the same. `traceparent`: the trace of the caller, as W3C
+-- another way, with `ended` it begins all the same. `after_keys`: likewise the runs of
+-- this flow with these keys. `traceparent`: the trace of the caller, as W3C
 -- writes it, to which the run then belongs; `tracestate` with it. PF002 for an unknown flow, PF007 for
 -- an unknown run to wait for, PF009 for wishes that cannot be, PF035 for other runs to wait for on a
 -- foreign core; the core's errors for an input that a root map does not take, and for an id that is
@@ -27,10 +28,15 @@ create or replace function pgflowd.start(
   labels jsonb default null, key text default null, singleton_key text default null,
   on_conflict text default 'wait', actor text default null, after uuid[] default null,
   after_mode text default 'completed', traceparent text default null, tracestate text default null,
+  after_keys text[] default null,
   out status text)
 language plpgsql security definer set search_path = '', pg_temp as $$
 begin
   perform pgflowd._check_reserved(start.run_id, start.key, start.singleton_key);
+  if start.after_keys is not null then
+    start.after := start.after
+      || pgflowd._runs_of_keys(pgflowd._name_of(start.flow_slug), start.after_keys);
+  end if;
   select started.run_id, started.status into start.run_id, start.status
     from pgflowd._start(
       start.flow_slug, start.input, start.run_id, start.start_at, start.expires_at, start.labels,

@@ -3,7 +3,7 @@
 -- the singleton key: ask again soon. A child that the task has started before is not started again.
 -- child_id  the id of the child, which the caller makes of task, flow and key given     an object with
 -- `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or `expires_s`, `labels`, `singleton`,
--- `on_conflict`, `actor`, `after`, `after_mode`, `traceparent`, `tracestate`. Where another run has the
+-- `on_conflict`, `actor`, `after`, `after_keys`, `after_mode`, `traceparent`, `tracestate`. Where another run has the
 -- singleton key and is to be returned, or has the id of the child, which anybody can compute, and is none
 -- of this task, the id is kept in a checkpoint, so that the task gets the same one ever after: then the
 -- child has another id, which nobody can be given. PF001 when the token holds no live lease; PF006 if the
@@ -20,7 +20,10 @@ declare
   parsed constant jsonb := start_child.given::jsonb;
   wishes constant jsonb := parsed -> 'wishes';
   on_conflict constant text := coalesce(wishes ->> 'on_conflict', 'wait');
-  after constant uuid[] := array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[];
+  after constant uuid[] := array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[]
+    || pgflowd._runs_of_keys(
+         pgflowd._name_of(parsed ->> 'flow'), case when wishes ? 'after_keys' then
+           array(select jsonb_array_elements_text(wishes -> 'after_keys')) end);
   mark constant text := 'runs ' || start_child.child_id;
   own_id uuid := start_child.child_id;
   started uuid;

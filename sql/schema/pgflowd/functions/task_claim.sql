@@ -1,4 +1,5 @@
--- task_claim(flow_slug, caps, lease, actor): a person takes a task of this flow; no row if there is none.
+-- task_claim(flow_slug, caps, lease, actor): a person takes a task of this flow, or of any (null); no row
+-- if there is none. Of any flow first what waits for somebody like this, then those of the oldest flow.
 -- With caps it is one that needs something, and nothing else than these: first what waits for somebody
 -- like this, then what nobody has looked at; without caps one that needs nothing. Those come first that have
 -- waited, or been ready, for longest; it looks at ten thousand messages.
@@ -25,6 +26,21 @@ declare
   are_limited boolean := false;
   task pgflowd.claimed_task;
 begin
+  if task_claim.flow_slug is null then
+    for queue in
+      select flow.flow_slug
+        from pgflow.flows as flow
+        left join lateral (
+          select min(waiting.first_nr) as nr from pgflowd._waiting_needs(flow.flow_slug) as waiting
+           where string_to_array(waiting.needs, ',') <@ given) as line on given <> '{}'
+       order by line.nr nulls last, flow.created_at, flow.flow_slug
+    loop
+      return query select * from pgflowd.task_claim(
+        queue.flow_slug, task_claim.caps, task_claim.lease, task_claim.actor);
+      exit when found;
+    end loop;
+    return;
+  end if;
   select pgflowd._is_gated(flow) into has_gates
     from pgflow.flows as flow where flow.flow_slug = task_claim.flow_slug;
   if not found then
@@ -39,10 +55,14 @@ begin
   end if;
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(task_claim.flow_slug) as known loop
-    person := pgflowd._person(queue.queue_name, task_claim.actor);
-    select taken.msg_ids, taken.needs into candidates, met_needs
-      from pgflowd._take_needed(task_claim.flow_slug, queue.queue_name, 1, 0, given) as taken
-     where given <> '{}';
+    candidates := null;
+    met_needs := null;
+    if exists (select from pgflowd._waiting_needs(task_claim.flow_slug) as waiting
+                where given <> '{}' and string_to_array(waiting.needs, ',') <@ given) then
+      person := pgflowd._person(queue.queue_name, task_claim.actor);  -- before any task is locked
+      select taken.msg_ids, taken.needs into candidates, met_needs
+        from pgflowd._take_needed(task_claim.flow_slug, queue.queue_name, 1, 0, given) as taken;
+    end if;
     if candidates is null then
       execute format($query$
         select array(
@@ -59,6 +79,8 @@ begin
            order by message.vt limit 100)
         $query$, pgflowd._queue_table(queue.queue_name))
         into candidates using clock_timestamp(), task_claim.flow_slug, given;
+      continue when candidates = '{}';
+      person := pgflowd._person(queue.queue_name, task_claim.actor);
     end if;
     foreach ready in array candidates loop
       -- who has not locked the message does not know whether the task has begun to wait

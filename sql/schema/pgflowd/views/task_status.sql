@@ -1,6 +1,6 @@
 -- task_status: each task with its status as people know it. `since` is when that began, as far as it is
 -- known; `until` the end of the wait, the lease or the delay; `kind`, `name` and `why` say what it
--- waits for. Ask for one run: a task that is queued costs a look into its queue.
+-- waits for; `stalls` how often it has stalled, in all and in a row. Ask for one run: a task that is queued costs a look into its queue.
 create or replace view pgflowd.task_status as
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,
          pgflowd._task_status(task.status, wait.kind,
@@ -10,7 +10,11 @@ create or replace view pgflowd.task_status as
            as since,
          case when task.status not in ('queued', 'started') then null
               when wait.run_id is not null then wait.due_at
-              else coalesce(held.lease_until, message.visible_at) end as until
+              else coalesce(held.lease_until, message.visible_at) end as until,
+         (select count(*)::int from pgflowd.attempts as attempt
+           where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+             and attempt.task_index = task.task_index and attempt.outcome = 'stalled') as stalls,
+         pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) as stalls_in_a_row
     from pgflow.step_tasks as task
     left join pgflowd.waits as wait
       on wait.run_id = task.run_id and wait.step_slug = task.step_slug
