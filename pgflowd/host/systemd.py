@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from typing import Any
 
 import sdnotify  # type: ignore[import-untyped]
 
@@ -22,8 +23,10 @@ class Notifier:
     """The connection to the service manager."""
 
     def __init__(self) -> None:
-        self._systemd = sdnotify.SystemdNotifier()
-        if self._systemd.socket is not None:
+        self._systemd: Any = None
+        if os.environ.get("NOTIFY_SOCKET"):  # without one it opens a socket, and closes none
+            self._systemd = sdnotify.SystemdNotifier()
+        if self.is_heard:
             self._systemd.socket.setblocking(False)
             self._systemd.debug = True  # it raises an error for a message that it cannot send
         self._unsent: deque[str] = deque(maxlen=MAX_UNSENT)
@@ -34,7 +37,7 @@ class Notifier:
     @property
     def is_heard(self) -> bool:
         """Whether there is a service manager."""
-        return self._systemd.socket is not None
+        return self._systemd is not None and self._systemd.socket is not None
 
     def ready(self, status: str) -> None:
         self._send("READY=1", f"STATUS={status}")
@@ -70,7 +73,7 @@ class Notifier:
             self._unsent.popleft()
 
     def _send(self, *lines: str) -> None:
-        if self._systemd.socket is not None:
+        if self.is_heard:
             self._unsent.append("\n".join(line.replace("\n", " ") for line in lines))
             self.flush()
 

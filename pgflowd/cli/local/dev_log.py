@@ -40,11 +40,13 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
     lines = os.fdopen(reading, encoding="utf-8", errors="replace")
     reader = threading.Thread(target=_write_lines, args=(lines, write), daemon=True)
     reader.start()
-    with os.fdopen(writing, "wb") as log:
-        yield log
-    reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
-    if not reader.is_alive():
-        lines.close()
+    try:
+        with os.fdopen(writing, "wb") as log:
+            yield log
+    finally:
+        reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
+        if not reader.is_alive():
+            lines.close()
 
 
 def _write_lines(lines: IO[str], write: Callable[[str], None]) -> None:

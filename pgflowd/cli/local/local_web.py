@@ -61,16 +61,22 @@ class LocalWeb:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._close_pipe()
 
     def _read_link(self) -> str | None:
         line = self._line()
         if not line and self._process:  # the port is in use; or the config was wrong, until now
             is_taken = self._process.wait(END_S) == ExitCode.TRY_LATER
+            self._close_pipe()
             self._process = self._served(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN)
             line = self._line()
         with suppress(ValueError):
             return str(json.loads(line)["link"])
         return None
+
+    def _close_pipe(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        self._process.stdout.close()
 
     def _line(self) -> str:
         """The line that it prints when it answers; empty if it has ended, or takes too long."""

@@ -21,6 +21,47 @@ _ROLE = re.compile(r"^--   (pgflow_\w+) +(.*(?:\n-- {10,}.*)*)", re.MULTILINE)
 _CHANGES = """\
 Each is executed in your transaction and takes effect at its commit. The parameters have names,
 so write `key => 'order-7'`."""
+_WORKER = "arm", "claim", "complete", "disarm", "fail", "heartbeat", "release"
+_OF_WORKERS = """\
+These are for workers in any language, psql and PL/pgSQL among them, and change no more than all
+others: their names, parameters and defaults stay. They need the role `pgflow_worker`. A worker
+adds itself, claims tasks, and shows with each report the token of its lease. It renews the
+leases of what takes longer, and `pgflow.register_worker` again at least each minute; or it
+claims with the lease null, which then lasts as long as the step's timeout. A worker of which
+nothing is heard loses its tasks to others."""
+_HEARS = """\
+Who sleeps has a doorbell (`arm`). Each insert into the queue then notifies channel `pgflowd`,
+with the name of the queue, and so does a task that waits for somebody with other caps. Put it
+up, claim once more, and only then sleep, for a minute at most: a start that was under way while
+it was put up need not notify, and a sweep takes down what is older than five minutes. A worker
+of many flows listens once, and has a doorbell for each queue."""
+_EXAMPLE = """\
+select pgflow.register_worker('5e1f0c2a-7c1d-4b52-9a63-0d5f5a6f1c11', 'prices', 'a worker in SQL');
+listen pgflowd;
+select pgflowd.arm('prices', '5e1f0c2a-7c1d-4b52-9a63-0d5f5a6f1c11');
+
+do $$
+declare
+  me constant uuid := '5e1f0c2a-7c1d-4b52-9a63-0d5f5a6f1c11';
+  task record;
+begin
+  loop
+    select * into task
+      from pgflowd.claim('prices', me, 1, interval '30 s', caps => array['sql']);
+    exit when not found;
+    commit;  -- nobody else gets it from now on
+    begin
+      perform pgflowd.complete(
+        task.run_id, task.step_slug, task.task_index, task.token,
+        to_jsonb((task.flow_input ->> 'net')::numeric * 1.19));
+    exception when data_exception then
+      perform pgflowd.fail(
+        task.run_id, task.step_slug, task.task_index, task.token, sqlerrm, retry => false);
+    end;
+    commit;
+  end loop;
+end $$;
+"""
 _READS = """\
 They change nothing. `pgflow_viewer` and `pgflow_operator` may call them, and who else is named."""
 _CORE = """\
@@ -74,6 +115,11 @@ def sql_page() -> str:
     parts += ["## Start, change, follow", paragraph(_CHANGES)]
     for each in changing:
         parts += _described(each)
+    parts += ["## Workers in SQL", paragraph(_OF_WORKERS)]
+    parts.append(f"```sql\n{_EXAMPLE}```")
+    parts.append(paragraph(_HEARS))
+    for each in ours:
+        parts += _described(each)[:-1] if each.name in _WORKER else []
     parts += ["## Read", paragraph(_READS), "\n".join(map(_listed, reading))]
     parts += ["## The core", paragraph(_CORE), "\n".join(map(_listed, core))]
     rows = [
