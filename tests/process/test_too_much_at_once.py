@@ -48,7 +48,8 @@ def flows(setup):
 
 
 def value(database, query, *params):
-    return database.connect().execute(query, params).fetchone()[0]
+    with database.connect() as conn:  # closed again: it is asked often
+        return conn.execute(query, params).fetchone()[0]
 
 
 def has(daemon, code):
