@@ -86,6 +86,22 @@ def test_python_computes_the_same(own: LeaseDatabase, given: Any) -> None:
     assert len(found.title or "") <= 120
 
 
+@pytest.mark.parametrize("option", OPTIONS)
+def test_each_of_them_does_without_the_others(own: LeaseDatabase, option: str) -> None:
+    """A flow with a title, and without a singleton key, could not be started at all."""
+    flow = defined(own, **{option: OPTIONS[option]})
+    given = {"customer": "ACME", "items": ["nuts"], "id": 7}
+
+    found = ours(own, own.start(flow.slug, given))
+
+    assert (found.title, found.labels, found.singleton_key, found.s is not None) == (
+        "ACME: nuts" if option == "title" else None,
+        {"customer": "ACME", "first": "nuts"} if option == "labels" else None,
+        "order 7" if option == "singleton" else None,
+        option == "expires",
+    )
+
+
 def test_a_start_may_say_otherwise(own: LeaseDatabase) -> None:
     flow = defined(own, **OPTIONS)
 
