@@ -41,9 +41,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
     ]
     assert db("status").code == 0
     assert db("verify").out == "nothing has changed since the last migrate\n"
-    assert (
-        db("migrate").out == f"schema {NEWEST} was installed already; its functions were replaced\n"
-    )
+    assert db("migrate").out == f"schema {NEWEST} was installed already; nothing had changed\n"
 
 
 def test_a_dry_run_prints_what_would_happen(db):
@@ -76,6 +74,7 @@ def test_json_is_the_same_for_programs(db):
         "core": "own",
         "migrations": MIGRATIONS,
         "dry_run": False,
+        "is_repeated": False,
     }
     assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)
     assert (status["core"], status["problem"]) == ("own", None)

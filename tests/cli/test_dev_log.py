@@ -42,6 +42,7 @@ def shown(printed: Printed, event: str, level: str = "info", **fields: Any) -> s
         ),
         ({"event": "task.log", "flow": "a", "task": "b#0", "text": "hello"}, "a/b: hello"),
         ({"event": "task.output", "flow": "a", "task": "b#7", "text": "hello"}, "a/b#7: hello"),
+        ({"event": "task.output", "flow": "a", "text": "of its lifespan"}, "a: of its lifespan"),
         (
             {"event": "task.timed_out", "flow": "a", "task": "b#0", "code": "E401",
              "error": "timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)"},

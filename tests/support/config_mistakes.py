@@ -31,6 +31,7 @@ MISTAKES = [
     ("[logging]\nlevels = {httpx = 'loud'}", "E105", "'loud' for 'httpx'"),
     ("[logging]\nlevels = {httpx = 3}", "E105", "3 for 'httpx'"),
     ("[logging]\nlevels = {'a b' = 'info'}", "E105", "the name of a logger"),
+    ("[check]\nignore = ['W999']", "E105", "'W999'; it must be the code of a warning"),
     ("[pgflowd]\nflows = ['a', 1]", "E103", "flows[1] is a whole number"),
     ("[pgflowd]\nname = {a = 1}", "E103", "is a table"),
     ("[worker]\nkill_grace = 2", "E104", "without a unit"),

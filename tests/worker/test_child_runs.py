@@ -166,6 +166,7 @@ def test_what_cannot_be_started_or_waited_for_is_an_error_of_the_handler(start_p
             lambda: ctx.start("one", {1}),
             lambda: ctx.start("one", "x" * 100_000),
             lambda: ctx.start("one", {}, delay="2h", expires="1h"),
+            lambda: ctx.start("one", {}, after=[ctx.run_id]),
             lambda: ctx.wait(ctx.run_id),
         ):
             try: call()
@@ -178,7 +179,7 @@ def test_what_cannot_be_started_or_waited_for_is_an_error_of_the_handler(start_p
 
     assert output(worker, run)["work"] == [
         ["UnknownFlow", "E415"], ["RunError", "E430"], ["OutputError", "E403"],
-        ["TooLarge", "E424"], ["RunError", "E432"], ["ValueError", ""], "E409",
+        ["TooLarge", "E424"], ["RunError", "E432"], ["BadDependency", "E422"], ["ValueError", ""], "E409",
     ]  # fmt: skip
     assert children(worker, run) == []
 

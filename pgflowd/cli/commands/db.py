@@ -70,7 +70,7 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
     app.print_result(
         "\n".join(_migrated_lines(done)),
         before=done.before, after=done.after, core=done.core, migrations=done.migrations,
-        dry_run=done.dry_run,
+        dry_run=done.dry_run, is_repeated=done.is_repeated,
     )  # fmt: skip
 
 
@@ -170,6 +170,8 @@ def _migrated_lines(done: Migrated) -> list[str]:
     lines = [f"{'would apply' if done.dry_run else 'applied'} {name}" for name in done.migrations]
     if done.dry_run:
         return [*lines, f"schema {done.after} would be installed; nothing was changed"]
+    if done.is_repeated:
+        return [*lines, f"schema {done.after} was installed already; nothing had changed"]
     if done.before == done.after:
         return [*lines, f"schema {done.after} was installed already; its functions were replaced"]
     return [*lines, f"schema {done.after} is installed"]

@@ -86,7 +86,7 @@ def print_record(app: App, line: str) -> None:
 def _text(event: str, record: dict[str, Any]) -> str | None:
     flow = record.get("flow")
     if event in _OUTPUT:
-        return f"{flow}/{_task(record)}: {record.get('text')}"
+        return f"{_name(record)}: {record.get('text')}"
     if event in _FAILED_ATTEMPTS:
         code = record.get("code")
         failed = "" if event == "task.timed_out" else "failed: "
@@ -111,13 +111,17 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
 
 def _subject(record: dict[str, Any], text: str) -> str:
     """The task, step, flow or child that a record is about, unless its text names that."""
-    flow, step = record.get("flow"), record.get("step")
-    inner = _task(record) if record.get("task") else step
+    flow = record.get("flow")
     if not flow:
         child = record.get("child")
         return f"{child}: " if child and not text.startswith(f"{child} ") else ""
-    name = f"{flow}/{inner}" if inner else flow
-    return "" if text.startswith(f"{flow}:") else f"{name}: "
+    return "" if text.startswith(f"{flow}:") else f"{_name(record)}: "
+
+
+def _name(record: dict[str, Any]) -> str:
+    """The task, the step, or the flow; a lifespan prints without a task."""
+    inner = _task(record) if record.get("task") else record.get("step")
+    return f"{record.get('flow')}/{inner}" if inner else str(record.get("flow"))
 
 
 def _task(record: dict[str, Any]) -> str:

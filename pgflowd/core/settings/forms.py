@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from pgflowd.core.needs import RULE
+from pgflowd.errors import TITLES
 
 SCHEMES = ("env", "file", "cred")
 TRACE_ID = "{trace_id}"  # in the URL of a trace
@@ -37,7 +38,11 @@ class Form(NamedTuple):
 NAME = Form("^[A-Za-z0-9_-]{1,32}$", "1 to 32 letters, digits, '_' or '-'")
 FLOW = Form(rf"^{_DOTTED}(:{_DOTTED})?$", '"module" or "module:name"')
 WORD = Form(r"^[!-+\x2d-~]{1,64}$", RULE)
-WARNING = Form("^W[0-9]{3}$", "the code of a warning", '"W320"')
+WARNING = Form(
+    f"^({'|'.join(sorted(code for code in TITLES if code.startswith('W')))})$",
+    "the code of a warning",
+    '"W320"',
+)
 LOGGER = Form(r"^[!-~]{1,200}$", "the name of a logger", "httpx")
 ADDRESS = Form(
     rf"^(unix:.+|(localhost|{_BYTE}(\.{_BYTE}){{3}}|\[[0-9A-Fa-f.:]+(%[^\]]+)?\]):{_PORT})$",

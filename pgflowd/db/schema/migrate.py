@@ -46,6 +46,7 @@ class Migrated:
     core: str
     migrations: list[str]
     dry_run: bool
+    is_repeated: bool = False  # nothing had changed since the last one
 
 
 def install(conn: Connection) -> None:
@@ -74,7 +75,7 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
         if dry_run:
             raise psycopg.Rollback(transaction)
     names = [f"{step.version:04}_{step.name}" for step in plan.migrations]
-    return Migrated(state.version, plan.target, plan.core, names, dry_run)
+    return Migrated(state.version, plan.target, plan.core, names, dry_run, is_repeated)
 
 
 def sql(from_: int | None = None) -> str:

@@ -284,7 +284,7 @@ class DatabaseConnections:
             failure, text = failure_of(error)
             if failure is DatabaseFailure.RETRY or conn.closed:
                 raise
-            if request.kind is HandlerRequest.START and isinstance(error, NotFound):
+            if request.kind is HandlerRequest.START and type(error) is NotFound:
                 error = UnknownFlow(error.text, next="`pgflowd flows deploy` creates it")
             refusal = Refusal(text)
             if isinstance(error, PgflowdError):

@@ -36,8 +36,8 @@ begin
       using errcode = 'PF006', detail = holder,
             hint = 'give its children another key; or start the run by a Client, if nothing waits for it';
   elsif found_one is not null then
-    raise exception 'run % cannot begin after run %, which waits for its parent %, or is above it', child_id,
-                    found_one, parent_id
+    raise exception 'run %, a child of run %, cannot begin after run %, which may wait for it', child_id,
+                    parent_id, found_one
       using errcode = 'PF007', detail = found_one,
             hint = 'leave it out; or start the run by a Client, if nothing waits for it';
   end if;

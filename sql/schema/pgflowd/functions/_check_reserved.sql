@@ -5,7 +5,7 @@ create or replace function pgflowd._check_reserved(run_id uuid, key text, single
 returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if substr(_check_reserved.run_id::text, 15, 1) = '8' then
-    raise exception 'a run cannot have the id % of the caller: ids of version 8 are made of keys', _check_reserved.run_id
+    raise exception 'a run cannot be given the id %: those of version 8 are made of keys', _check_reserved.run_id
       using errcode = 'PF009', hint = 'give a key instead, or an id of another version';
   elsif starts_with(key, 'schedule ') or starts_with(singleton_key, 'schedule ') then
     raise exception 'a run cannot have the key %: those that begin with "schedule " belong to schedules',
