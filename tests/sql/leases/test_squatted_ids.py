@@ -82,7 +82,7 @@ def test_an_id_that_is_made_of_a_key_is_given_to_nobody(own: LeaseDatabase) -> N
         "select pgflowd.start(%s, '{}', run_id => %s)",
         "select pgflow.start_flow_with_states(%s, '{}', %s)",
     ):
-        with pytest.raises(psycopg.Error, match=f"cannot have the id {taken}") as caught:
+        with pytest.raises(psycopg.Error, match=f"cannot be given the id {taken}") as caught:
             own.value(query, flow, taken)
         assert caught.value.diag.sqlstate == "PF009"
 
