@@ -179,7 +179,8 @@ def test_what_cannot_be_started_or_waited_for_is_an_error_of_the_handler(start_p
 
     assert output(worker, run)["work"] == [
         ["UnknownFlow", "E415"], ["RunError", "E430"], ["OutputError", "E403"],
-        ["TooLarge", "E424"], ["RunError", "E432"], ["BadDependency", "E422"], ["ValueError", ""], "E409",
+        ["TooLarge", "E424"], ["RunError", "E432"], ["BadDependency", "E422"], ["ValueError", ""],
+        "E409",
     ]  # fmt: skip
     assert children(worker, run) == []
 

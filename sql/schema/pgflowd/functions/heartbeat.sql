@@ -1,9 +1,8 @@
--- heartbeat(worker_id, tokens, lease): extends the leases of a living worker; returns for each
--- token
---   ok      go on; the lease and the message's visibility now last for `lease`, or longer
---   cancel  run or step has ended, or a retry has revoked the attempt: end the runner. The lease is
---           extended until that is reported: only then the task begins anew, or the run is undone
---   lost    another worker has the task, or the token is unknown
+-- heartbeat(worker_id, tokens, lease): extends the leases of a living worker; returns a verdict for
+-- each token. `ok`: go on; the lease and the message's visibility now last for `lease`, or longer.
+-- `cancel`: run or step has ended, or a retry has revoked the attempt: end the runner. The lease is
+-- extended until that is reported: only then the task begins anew, or the run is undone. `lost`:
+-- another worker has the task, or the token is unknown.
 -- started_at follows when it is older than 20 s, so that no recovery of upstream takes a long
 -- task; a task that was queued again and not claimed since is taken back. A task that another
 -- transaction has locked is being reported, claimed or recovered: `ok`, the next heartbeat
