@@ -258,7 +258,7 @@ exists (select from pg_catalog.pg_proc as proc
 
 _ABILITIES = f"""
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
-         and has_table_privilege('pgflow.runs', 'insert'),
+         and has_table_privilege('pgflow.runs', 'insert') and {_may_execute("get_run")},
        has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS}, {_may_execute("get_run")},
        {_may_execute("follow")}
 """

@@ -25,7 +25,7 @@ declare
     pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_actions, pgflowd.list_dead, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_flows, pgflowd.list_inbox,
     pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
-    pgflowd.postpone_due, pgflowd.postpone_schedule, pgflowd.overview_counts, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
+    pgflowd.postpone_due, pgflowd.postpone_schedule, pgflowd.postpone_stalled, pgflowd.overview_counts, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
     pgflowd.read_original, pgflowd.read_originals,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.roll_up_minutes,

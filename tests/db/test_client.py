@@ -371,7 +371,11 @@ def test_a_failed_run_is_retried_where_it_failed(client, conn):
 
 def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
     conn.execute("drop schema pgflowd cascade")
-    conn.execute(  # upstream's looks for no followers, and knows neither waits nor undos
+    conn.execute(  # upstream's has neither followers, reserved ids, waits nor undos
+        "create or replace function pgflow.start_flow_with_states("
+        " flow_slug text, input jsonb, run_id uuid default null) returns jsonb"
+        " language sql as 'select pgflow.get_run_with_states(run.run_id)"
+        " from pgflow.start_flows($1, array[$2], array[$3]) as run';"
         "create or replace function pgflow._followed(run_ids uuid[]) returns uuid[]"
         " language sql as 'select run_ids';"
         "create or replace function pgflow._forget_waits(run_id uuid) returns void"

@@ -55,10 +55,15 @@ def told(host: str, state: str, age_s: float, up: tuple[float, int, int], **more
     """A daemon that has been up so long, with as many restarts, and as many flows that are well."""
     up_s, restarts, well = up
     flow = {"state": "up", "running": more.pop("running", 0) // well, "max_concurrency": 10}
-    flows = [flow] * well + [{"state": "failed"}] * (state == "degraded")
+    failed = {"state": "failed", "running": 0, "max_concurrency": 0}
+    flows = [flow] * well + [failed] * (state == "degraded")
     status = {
         "up_s": up_s, "flows": flows, "supervisor": {"restarts": restarts, "max_restarts": 20},
-        "database": {"rtt_s": more.pop("rtt_s", None), "clock_skew_s": more.pop("skew_s", None)},
+        "database": {
+            "state": "up",
+            "rtt_s": more.pop("rtt_s", None),
+            "clock_skew_s": more.pop("skew_s", None),
+        },
     }  # fmt: skip
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rest = {"is_silent": False, "living_workers": None, "held_tasks": None, "lapses_in_s": None}

@@ -13,6 +13,7 @@ OFTEN = {"workers", "the sweeper", "workers of other runtimes"}
 PLAIN = {  # they read by a key, or small tables
     "pgflow._archive_task_message",
     "pgflow.add_step",
+    "pgflow.analyze_and_create_flow",
     "pgflow.create_flow",
     "pgflow.ensure_flow_compiled",
     "pgflow.flow_exists",
@@ -25,6 +26,7 @@ PLAIN = {  # they read by a key, or small tables
     "pgflow.delete_flow_and_data",
     "pgflowd._has_open_work",
     "pgflowd._has_undo",
+    "pgflowd._lock_definition",
     "pgflowd._name_of",
     "pgflowd._undo_flow",
     "pgflowd.compare_options",
