@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 CUT = "…"
+_WHO = 60  # characters of who did something, beside a role
 _MAX_ELEMENTS = 20  # more do not fit on a line
 _MAX_DEPTH = 4  # deeper values do not help on one line
 _LONG_TEXT = 60  # characters; of a longer text the first 40 are shown, and its size
@@ -32,6 +33,16 @@ def cut(text: str, width: int) -> str:
 def short_id(run_id: UUID | str) -> str:
     """The last eight digits, which differ most; screens show and commands take them."""
     return str(run_id)[-8:]
+
+
+def who(actor: str | None, role: str | None) -> str:
+    """
+    Who says to have done something, and by which role of the server, if that is another name:
+    `ada (role app)`. A long name is cut, so that it does not push the role off a line.
+    """
+    if role is None or role == actor:
+        return actor or ""
+    return f"{cut(actor or 'somebody', _WHO)} (role {role})"
 
 
 def task_name(run_id: UUID, step: str, index: int) -> str:

@@ -29,7 +29,9 @@ def list_actions(
     """Return the newest things that people did, the newest first."""
 
     def read(rows: Rows) -> list[PersonAction]:
-        return list(starmap(PersonAction, ([*row[:9], row[9] and decode(row[9])] for row in rows)))
+        return list(
+            starmap(PersonAction, ([*row[:9], row[9] and decode(row[9]), row[10]] for row in rows))
+        )
 
     return Query(_ACTIONS, (run_id, after, actor, most), read)
 
@@ -47,7 +49,8 @@ select at, event, step_slug, task_index, token, actor, detail::text
   from pgflowd.run_timeline(%s, %s)
 """
 _ACTIONS = """
-select action_id, at, actor, action, flow_slug, run_id, step_slug, task_index, reason, data
+select action_id, at, actor, action, flow_slug, run_id, step_slug, task_index, reason, data,
+       session_role
   from pgflowd.list_actions(%s, %s, %s, %s)
 """
 _DEAD = """

@@ -56,7 +56,8 @@ def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
 _SEND = "select pgflowd.signal(%s, %s, %s::jsonb, coalesce(%s::text, session_user), %s), now()"
 _ANSWER = "select pgflowd.answer(%s, %s, %s, %s, %s::text, %s), now()"
 _COLUMNS = """
-signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at
+signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at,
+session_role
 """
 _LIST = f"select {_COLUMNS} from pgflowd.list_signals(%s, %s, %s)"
 _GET = f"""

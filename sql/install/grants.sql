@@ -61,14 +61,24 @@ begin
       join pg_catalog.pg_namespace as schema on schema.nspname = wanted.schema
      where pg_has_role(schema.nspowner, 'usage')
     union all
+    select format('revoke insert, update on %s from pgflow_worker', class.oid::regclass)  -- of an older schema
+      from pg_catalog.pg_class as class
+     where class.oid in (to_regclass('pgflowd.actions'), to_regclass('pgflowd.signals'))
+       and pg_has_role(class.relowner, 'usage')
+    union all
     select format('grant %s on %s to %s', wanted.rights, class.oid::regclass, wanted.roles)
       from (values ('pgflow\.(flows|steps|deps)', 'select', 'pgflow_worker'),
                    ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
                    ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
                    ('pgflowd\.(settings|step_options|flow_options|versions|schema_history|attempt_history|run_status|worker_status|paused_flows|schedules)', 'select', 'pgflow_worker'),
-                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|locks|checkpoints|signals|sweepers|daemons)',
+                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|locks|checkpoints|sweepers|daemons)',
                     'select, insert, update, delete', 'pgflow_worker'),
-                   ('pgflowd\.actions', 'select, insert', 'pgflow_worker'),
+                   -- nobody says which role of the server has acted: session_role has its default
+                   ('pgflowd\.actions', 'select, insert (actor, action, flow_slug, run_id, step_slug, task_index, reason, data)',
+                    'pgflow_worker'),
+                   ('pgflowd\.signals',
+                    'select, insert (run_id, name, payload, dedup, sent_by), delete,'
+                    ' update (sent_at, is_new, step_slug, task_index, consumed_at)', 'pgflow_worker'),
                    ('pgflowd\.followers', 'select, update, delete', 'pgflow_worker'),
                    ('pgmq\.meta', 'select', 'pgflow_worker, pgflow_viewer'),
                    ('pgmq\.notify_insert_throttle', 'select, update', 'pgflow_worker'),

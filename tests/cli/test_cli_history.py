@@ -60,6 +60,26 @@ def test_the_log_shows_who_did_what_to_which_run(here, shop):
     assert "there are no such actions" in here("log", "--actor", "nobody").err
 
 
+def test_the_role_of_the_session_is_shown_beside_who_somebody_says_to_be(here, shop):
+    run = shop.start()
+    shop.conn.execute("select pgflowd.signal(%s, 'paid', actor => 'ada')", (run,))
+    shop.conn.execute("select pgflowd.cancel(%s, '', %s)", (run, "x" * 200))
+
+    told = here("log").out
+    assert re.search(r"  ada \(role postgres\) +\S signal run", told)
+    assert re.search(r"  x{59}… \(role postgres\) +\S cancel run", told)
+    assert "signal by ada (role postgres) (name paid)" in here("runs", "log", str(run)).out
+    assert " ada (role postgres) " in here("signals", "list").out
+    assert "by ada (role postgres): null" in here("runs", "show", str(run)).out
+    events = here("runs", "log", str(run), "--json").json["events"]
+    documents = [
+        here("signals", "list", "--json").json["signals"][0],
+        here("log", "--json").json["actions"][0],
+        next(each["detail"] for each in events if each["event"] == "action:signal"),
+    ]
+    assert [each["session_role"] for each in documents] == ["postgres"] * 3
+
+
 def test_a_follower_of_a_log_misses_nothing_until_the_run_ends(process, shop, database):
     run = shop.start("send_email")
     found: list[Any] = []

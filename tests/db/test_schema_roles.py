@@ -49,6 +49,11 @@ FORBIDDEN_TO_WORKERS = [
     "delete from pgflowd.schema_history",
     "delete from pgflowd.actions",
     "update pgflowd.actions set actor = 'nobody'",
+    "insert into pgflowd.actions (actor, action, session_role) values ('ada', 'cancel', 'app')",
+    "insert into pgflowd.actions (actor, action, at) values ('ada', 'cancel', '2020-01-01')",
+    "insert into pgflowd.signals (run_id, name, session_role) values (gen_random_uuid(), 'x', 'app')",
+    "update pgflowd.signals set session_role = 'app'",
+    "update pgflowd.signals set sent_by = 'ada'",
 ]
 FORBIDDEN_TO_STARTERS = [
     *FORBIDDEN_TO_WORKERS,

@@ -23,6 +23,7 @@ SIGNAL = {
     "schema_version": 1, "signal_id": 2**63 - 1, "run_id": "0195f3a0-0000-7000-8000-000000000001",
     "name": "paid", "payload": 2**70, "dedup": None, "sent_by": "jane",
     "sent_at": "2026-11-19T10:00:00Z", "step": None, "task": None, "consumed_at": None,
+    "session_role": "app",
 }  # fmt: skip
 
 

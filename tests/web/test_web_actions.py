@@ -53,6 +53,17 @@ def status_of(shop, run: UUID) -> str:
     return status
 
 
+def test_pages_show_the_role_of_the_session_beside_who_somebody_says_to_be(as_user, shop):
+    run = shop.start("send_email", {})
+    shop.do("select pgflowd.signal(%s, 'paid', actor => 'ada')", run)
+    jane = as_user()
+
+    for page in ("/actions", "/signals", "/inbox", f"/runs/{run}?view=timeline", f"/runs/{run}"):
+        assert "ada (role postgres)" in jane.get(page).text, page
+    shop.do("select pgflowd.cancel(%s, '', '')", run)
+    assert "<td>postgres</td>" in jane.get("/actions").text  # which says who it was
+
+
 def failed(shop) -> UUID:
     """A run whose only task has failed for good."""
     shop.do("update pgflow.flows set opt_max_attempts = 1 where flow_slug = 'send_email'")

@@ -21,7 +21,15 @@ _STATUSES: dict[str, type[Status]] = {
     "run": RunStatus, "child": RunStatus, "undo": RunStatus, "step": StepStatus, "task": Outcome
 }  # fmt: skip
 # in the line, or of no use on a screen
-_KNOWN_ELSEWHERE = ("action_id", "reason", "signal_id", "token", "error", "ended_at")
+_KNOWN_ELSEWHERE = (
+    "action_id",
+    "reason",
+    "signal_id",
+    "session_role",
+    "token",
+    "error",
+    "ended_at",
+)
 _WORDS = {"status": "it was", "before": "it was", "result": "now"}
 _DEFINED = {"compiled": "created", "recompiled": "created anew"}
 _MAX_SLUG_WIDTH = 24
@@ -49,7 +57,7 @@ class LogWriter:
         if self.app.json:
             self.app.print_json_line(versioned(action.to_json()))
             return
-        self._print(action.at, action.actor, PERSON, f"{action.action}{_object_of(action)}")
+        self._print(action.at, action.who, PERSON, f"{action.action}{_object_of(action)}")
 
     def _print(self, at: datetime, subject: str, mark: Mark, text: str) -> None:
         local, screen = at.astimezone(), self.app.out
@@ -93,12 +101,12 @@ def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
 
 def _told(event: RunEvent) -> tuple[Mark, str]:
     """What happened, in a line."""
-    detail, by = event.detail, f" by {event.actor}" if event.actor else ""
+    detail, by = event.detail, f" by {event.who}" if event.who else ""
     if event.kind == "action":
         reason = f": {detail['reason']}" if "reason" in detail else ""
         return PERSON, f"{event.word}{by}{reason}{_listed(detail)}"
     if event.kind == "signal":
-        sender = f", sent by {event.actor}" if event.actor else ""
+        sender = f", sent by {event.who}" if event.who else ""
         return RECEIVED, f"got signal {detail.get('name')}{sender}"
     if event.event == "task:waiting":
         return TaskStatus.WAITING.mark, f"waits{_listed(detail)}"

@@ -189,7 +189,7 @@ def _print_waits(app: App, details: RunDetails) -> None:
         app.print(app.out.folded(f" all of them: `pgflowd tasks list --run {run}`"))
     for signal in details.unused[:_MAX_SHOWN]:
         payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
-        by = f" by {signal.sent_by}" if signal.sent_by else ""
+        by = f" by {signal.sender}" if signal.sender else ""
         sent = f"{signal.name}, sent {ago(signal.sent_at, details.now)}{by}: {payload}"
         print_labelled(app, "unused signal", sent)
 

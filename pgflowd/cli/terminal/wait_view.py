@@ -75,7 +75,7 @@ def print_signals(app: App, signals: Sequence[ListedSignal], now: datetime) -> N
             str(signal.run_id) if app.verbose else short_id(signal.run_id),
             app.out.shown(cut(signal.name, _NAME)),
             ago(signal.sent_at, now),
-            signal.sent_by or dash,
+            signal.sender or dash,
             receiver(signal) or dash,
             app.out.shown(app.hide(brief(signal.payload, _LONG))),
         ]

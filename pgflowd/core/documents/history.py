@@ -11,6 +11,7 @@ from uuid import UUID
 from pgflowd.core.documents import plain
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.statuses import RunStatus
+from pgflowd.core.text import who
 
 _IDS = ("action_id", "signal_id", "run_id", "name")  # in the detail of an event
 
@@ -42,6 +43,11 @@ class RunEvent:
         return self.event.partition(":")[2]
 
     @property
+    def who(self) -> str:
+        """Who did it, and by which role; empty if nobody did."""
+        return who(self.actor, self.detail.get("session_role")) if self.actor else ""
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What no other event of its run has: a follower knows it by this."""
         ids = (self.detail.get(name) for name in _IDS)
@@ -71,6 +77,11 @@ class PersonAction:
     task: int | None
     reason: str | None
     data: Mapping[str, Any] | None
+    session_role: str | None  # the role that was connected; None: before it was kept
+
+    @property
+    def who(self) -> str:
+        return who(self.actor, self.session_role)
 
     @property
     def key(self) -> int:

@@ -15,6 +15,7 @@ from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.needs import in_words
 from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.text import who
 from pgflowd.core.waiting import WaitKind
 
 # kinds of waits that no handler asks for
@@ -91,6 +92,12 @@ class ListedSignal:
     step_slug: str | None  # of the task that got it, like the next two
     task_index: int | None
     consumed_at: datetime | None
+    session_role: str | None  # that was connected; None: before it was kept
+
+    @property
+    def sender(self) -> str:
+        """Who sent it, and by which role."""
+        return who(self.sent_by, self.session_role)
 
     def to_json(self) -> dict[str, Any]:
         return plain({
@@ -104,6 +111,7 @@ class ListedSignal:
             "step": self.step_slug,
             "task": self.task_index,
             "consumed_at": self.consumed_at,
+            "session_role": self.session_role,
         })  # fmt: skip
 
 

@@ -6,9 +6,9 @@
 -- the task has failed with it task:completed, …   without a token: what became of a task whose attempts
 -- do not say so: they were not kept (`history`), or it was not claimed by us task:waiting, task:freed,
 -- signal:received, child:started, child:completed, undo:started, … action:cancel, …   what somebody did;
--- `actor` says who Events of one moment are in the order in which one leads to the other. `detail` never
--- has an input or an output. A run with many tasks has some events for each. `missing` stands for
--- columns that some cores do not have, as in news.
+-- `actor` says who, and `session_role` in `detail` by which role. Events of one moment are in the order in
+-- which one leads to the other. `detail` never has an input or an output. A run with many tasks has some
+-- events for each. `missing` stands for columns that some cores do not have, as in news.
 -- Called by: clients, commands; applications.   Locks: nothing.
 create or replace function pgflowd.run_timeline(run_id uuid, after timestamptz default null)
 returns table (at timestamptz, event text, step_slug text, task_index int, token bigint, actor text,
@@ -31,12 +31,13 @@ language sql stable set search_path = '', pg_temp as $$
       select action.at, 'action:' || action.action, action.step_slug, action.task_index, null,
              action.actor,
              jsonb_build_object('action_id', action.action_id, 'reason', action.reason)
-               || coalesce(action.data, '{}'), 0
+               || coalesce(action.data, '{}') || jsonb_build_object('session_role', action.session_role), 0
         from pgflowd.actions as action where action.run_id = run_timeline.run_id
       union all
       select signal.consumed_at, 'signal:received', signal.step_slug, signal.task_index, null,
              signal.sent_by,
-             jsonb_build_object('signal_id', signal.signal_id, 'name', signal.name), 3
+             jsonb_build_object('signal_id', signal.signal_id, 'name', signal.name,
+                                'session_role', signal.session_role), 3
         from pgflowd.signals as signal where signal.run_id = run_timeline.run_id
     ) as found
    where found.at is not null and coalesce(found.at >= run_timeline.after, true)
