@@ -51,7 +51,7 @@ FORBIDDEN_TO_WORKERS = [
     "update pgflowd.actions set actor = 'nobody'",
     "insert into pgflowd.actions (actor, action, session_role) values ('ada', 'cancel', 'app')",
     "insert into pgflowd.actions (actor, action, at) values ('ada', 'cancel', '2020-01-01')",
-    "insert into pgflowd.signals (run_id, name, session_role) values (gen_random_uuid(), 'x', 'app')",
+    "insert into pgflowd.signals (run_id, name, session_role) select null, 'x', 'app'",
     "update pgflowd.signals set session_role = 'app'",
     "update pgflowd.signals set sent_by = 'ada'",
 ]

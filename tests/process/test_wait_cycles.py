@@ -1,4 +1,4 @@
-"""Runs that wait for each other in a daemon: told by `status` and `doctor`, until one is cancelled."""
+"""Runs that wait for each other in a daemon are told by `status` and `doctor`, until one ends."""
 
 from __future__ import annotations
 
