@@ -7,7 +7,7 @@
 # make ticks   schedules of a second, while processes die, MINUTES=10 SEED=7
 # make undos   runs are undone while all is killed, RUNS=1000 SEED=7
 # make nightly  all of these and the timing tests in half an hour, MINUTES=25 SEED=7; a table at the end
-# make figures how large the package is, and whether one fact still stands in one place
+# make figures how large the house is, and whether anything of it has grown
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
 # make site    build the documentation as a site, in build/site
@@ -55,7 +55,7 @@ test: $(TEST_READY) $(PEERS_READY)
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) || $(AGAIN)
 
 figures: $(TEST_READY)
-	@git ls-files -z 'pgflowd/*.py' | xargs -0 cat | wc -l | sed 's/$$/ lines of Python in pgflowd/'
+	@$(VENV)/bin/python tools/figures.py
 	@$(VENV)/bin/pytest -q --no-header -p no:cacheprovider $(FIGURES)
 
 pictures: $(TEST_READY) $(PEERS_READY)
