@@ -10,26 +10,22 @@ room, so that idle ones keep nobody out.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import json
+import select
 import socket
+import sys
+import threading
 import time
-from email.utils import formatdate
+from email.message import Message
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pgflowd.core.documents.health import health_of, is_ready
-from pgflowd.core.http import (
-    MAX_HEAD_BYTES,
-    HttpAnswer,
-    HttpRequest,
-    prefers,
-    read_request,
-    refusal,
-)
 from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.metrics.exposition import HistogramDetail, TextFormat, exposition
@@ -48,9 +44,8 @@ from pgflowd.host.socket_place import SocketInUse, SocketPathError, SocketPlace
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 KEPT_S = 1.0  # an answer of the supervisor
 ANSWER_S = 2.0  # the supervisor's loop never waits, so one that takes longer hangs
-HEAD_S = 5.0  # to send a request
-WRITE_S = 5.0  # to take the answer
-MAX_CONNECTIONS = 64  # at once; as many are accepted before any of them is read
+SOCKET_S = 5.0  # for each piece of a request or an answer
+MAX_CONNECTIONS = 8  # at once; each is a thread
 BACKLOG = 1024  # that the kernel keeps until they are accepted
 
 
@@ -65,24 +60,40 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
         channel.send(Failed("E504", f"[http] listen = {settings.http.listen}: {why}"))
         channel.flush_all()
         return EXIT_CANNOT
+    server = HttpServer(place.listener, settings, log)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        asyncio.run(HttpServer(channel, settings, log).run(place.listener))
+        _live(channel, server)
     finally:
+        server.shutdown()
         place.leave()
     return EXIT_ASKED
+
+
+def _live(channel: Channel, server: HttpServer) -> None:
+    """Heartbeats, until the supervisor asks to end or is gone."""
+    channel.send(Ready())
+    heartbeat_s = min(HEARTBEAT_S, server.settings.supervisor.hang_timeout_s / 3)
+    while True:
+        channel.send(Heartbeat({**server.numbers, LOG_RECORDS_DROPPED.key: server.log.lost}))
+        channel.flush()
+        if select.select([channel.fileno()], [], [], heartbeat_s)[0]:
+            orders = channel.receive()
+            if channel.at_end or any(isinstance(each, Drain | QuickStop) for each in orders):
+                return
 
 
 class _Place:
     """The listening socket; of a Unix one also its file."""
 
     def __init__(self, address: Address) -> None:
-        self._file = SocketPlace(Path(address.path), MAX_CONNECTIONS) if address.path else None
+        self._file = SocketPlace(Path(address.path), BACKLOG) if address.path else None
         if self._file is not None:
             self.listener = self._file.listener
             return
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.listener = socket.create_server(
-            (address.host, address.port), family=family, backlog=MAX_CONNECTIONS
+            (address.host, address.port), family=family, backlog=BACKLOG
         )
 
     def leave(self) -> None:
@@ -90,152 +101,151 @@ class _Place:
             self._file.leave()
 
 
-class HttpServer:
+class HttpServer(ThreadingHTTPServer):
     """The connections, and what the supervisor has answered."""
 
-    def __init__(self, channel: Channel, settings: Settings, log: Log) -> None:
-        self._channel = channel
-        self._settings = settings
-        self._log = log
-        self._socket = Path(control_path(settings)).absolute()
-        self._asked: dict[str, tuple[float, asyncio.Task[dict[str, Any] | None]]] = {}
+    def __init__(self, listener: socket.socket, settings: Settings, log: Log) -> None:
+        super().__init__(("", 0), Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.settings = settings
+        self.log = log
+        self.numbers: dict[str, Any] = {"listen": settings.http.listen, "requests": 0}
+        self._open: dict[socket.socket, bool] = {}  # whether its request was read, the oldest first
+        self._open_lock = threading.Lock()
+        self._control = Path(control_path(settings)).absolute()
+        self._answers: dict[str, tuple[float, dict[str, Any] | None]] = {}
+        self._ask_locks = {"status": threading.Lock(), "metrics": threading.Lock()}
         self._texts: dict[TextFormat, tuple[dict[str, Any], str]] = {}  # and of which answer
         self._use = ProcessUse()
-        # connections, the oldest first
-        self._reading: dict[asyncio.StreamWriter, None] = {}
-        self._answering: dict[asyncio.StreamWriter, None] = {}
         self._token_error = ""  # that was logged last
-        self._numbers: dict[str, Any] = {"listen": settings.http.listen, "requests": 0}
-        self._is_over = asyncio.Event()
 
-    async def run(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._channel.fileno(), self._receive)
-        loop.set_exception_handler(lambda _, context: self._log_error(context["message"]))
-        server = await asyncio.start_server(
-            self._serve, sock=listener, limit=MAX_HEAD_BYTES, backlog=MAX_CONNECTIONS
-        )
-        listener.listen(BACKLOG)
-        self._channel.send(Ready())
-        heartbeat_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)
-        while not self._is_over.is_set():
-            self._channel.flush()
-            self._numbers[LOG_RECORDS_DROPPED.key] = self._log.lost
-            self._channel.send(Heartbeat(self._numbers))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_over.wait(), heartbeat_s)
-        server.close()
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a new connection in a thread; where there are too many, end the oldest."""
+        with self._open_lock:
+            if len(self._open) >= MAX_CONNECTIONS:
+                oldest = min(self._open, key=lambda each: self._open[each])
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[request] = False
+        super().process_request(request, client_address)
 
-    def _receive(self) -> None:
-        orders = self._channel.receive()
-        if self._channel.at_end or any(isinstance(each, Drain | QuickStop) for each in orders):
-            asyncio.get_running_loop().remove_reader(self._channel.fileno())
-            self._is_over.set()
+    def has_asked(self, request: Any) -> None:
+        """Count a request that was read; those that were not make room first."""
+        with self._open_lock:
+            if request in self._open:
+                self._open[request] = True
+            self.numbers["requests"] += 1
+            self.numbers["last_request_at"] = time.time()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its begin to its end."""
-        try:
-            await self._answer_one(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # its client is gone, too slow, or had to make room
-        except Exception as error:
-            self._log_error(f"{type(error).__name__}: {error}")
-        finally:
-            self._reading.pop(writer, None)
-            self._answering.pop(writer, None)
-            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+    def shutdown_request(self, request: Any) -> None:
+        with self._open_lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
-    def _make_room(self) -> None:
-        """End the oldest connection if there are too many; rather one that still sends its head."""
-        if len(self._reading) + len(self._answering) < MAX_CONNECTIONS:
-            return
-        those = self._reading or self._answering
-        oldest = next(iter(those))
-        del those[oldest]
-        oldest.transport.abort()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):  # else its client is gone, too slow, or made room
+            self.log.error("http.error", code=None, error=f"{type(error).__name__}: {error}")
 
-    def _log_error(self, text: str, code: str | None = None) -> None:
-        self._log.error("http.error", code=code, error=text)
-
-    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._make_room()
-        self._reading[writer] = None
-        writer.transport.set_write_buffer_limits(0)  # so that drain waits until all is sent
-        try:
-            async with asyncio.timeout(HEAD_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-            request = read_request(head)
-        except asyncio.LimitOverrunError:
-            text = f"a request has at most {MAX_HEAD_BYTES} bytes"
-            request = refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
-        self._reading.pop(writer, None)
-        self._answering[writer] = None
-        is_head = isinstance(request, HttpRequest) and request.is_head
-        answer = await self._answer(request) if isinstance(request, HttpRequest) else request
-        self._numbers["requests"] += 1
-        self._numbers["last_request_at"] = time.time()
-        writer.write(answer.encode(formatdate(usegmt=True), is_head=is_head))
-        async with asyncio.timeout(WRITE_S):
-            await writer.drain()
-            if writer.can_write_eof():
-                writer.write_eof()
-
-    async def _answer(self, request: HttpRequest) -> HttpAnswer:
-        if request.path == "/metrics":
-            return await self._metrics(request)
-        if request.path not in ("/livez", "/readyz"):
-            return refusal(HTTPStatus.NOT_FOUND, "there are /livez, /readyz and /metrics")
-        status = await self._ask("status")
-        is_well = status is not None and (request.path == "/livez" or is_ready(status))
-        body = health_of(status, with_reasons=self._may_read(request))
-        return HttpAnswer(
-            HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE,
-            f"{json.dumps(body)}\n",
-            "application/json",
-        )
-
-    async def _metrics(self, request: HttpRequest) -> HttpAnswer:
-        if not self._may_read(request):
-            text = 'this needs the header "Authorization: Bearer TOKEN", as in [http] token'
-            return refusal(HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"})
-        numbers = await self._ask("metrics")
-        if numbers is None:
-            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the supervisor has not answered")
-        accept = request.headers.get("accept", "")
-        is_open = prefers(accept, "application/openmetrics-text", "text/plain")
-        form = TextFormat.OPENMETRICS if is_open else TextFormat.CLASSIC
-        if form not in self._texts or self._texts[form][0] is not numbers:
-            detail = HistogramDetail(self._settings.http.histograms)
-            used = self._use.of(numbers["status"])
-            self._texts[form] = numbers, exposition(numbers, used, form, detail)
-        return HttpAnswer(HTTPStatus.OK, self._texts[form][1], form.value)
-
-    def _may_read(self, request: HttpRequest) -> bool:
+    def may_read(self, authorization: str) -> bool:
         """Whether it brings the token, if one is set; a file may have a new one at any time."""
-        if not self._settings.http.token:
+        if not self.settings.http.token:
             return True
         try:
-            token = read(self._settings.http.token, place="[http] token")
+            token = read(self.settings.http.token, place="[http] token")
         except ConfigError as error:
             if error.text != self._token_error:
                 self._token_error = error.text
-                self._log_error(error.text, error.code)
+                self.log.error("http.error", code=error.code, error=error.text)
             return False
-        given = request.bearer.encode("latin-1")
-        return bool(token) and hmac.compare_digest(token.encode(), given)
+        scheme, _, given = authorization.partition(" ")
+        is_equal = hmac.compare_digest(token.encode(), given.strip().encode("latin-1"))
+        return scheme.lower() == "bearer" and bool(token) and is_equal
 
-    async def _ask(self, command: str) -> dict[str, Any] | None:
+    def ask(self, command: str) -> dict[str, Any] | None:
         """Return the supervisor's answer, one of the last second included; None: it has none."""
-        at, task = self._asked.get(command, (0.0, None))
-        if task is None or (task.done() and time.monotonic() >= at + KEPT_S):
-            task = asyncio.create_task(self._ask_now(command))
-            self._asked[command] = time.monotonic(), task
-        return await asyncio.shield(task)
+        with self._ask_locks[command]:
+            at, answer = self._answers.get(command, (-KEPT_S, None))
+            if time.monotonic() >= at + KEPT_S:
+                try:
+                    answer = control.ask(self._control, command, ANSWER_S)
+                except (OSError, ValueError):
+                    answer = None
+                if answer is not None and "error" in answer:
+                    answer = None
+                self._answers[command] = time.monotonic(), answer
+            return answer
 
-    async def _ask_now(self, command: str) -> dict[str, Any] | None:
-        try:
-            call = asyncio.to_thread(control.ask, self._socket, command, ANSWER_S)
-            answer = await asyncio.wait_for(call, ANSWER_S)
-        except (OSError, ValueError, TimeoutError):
-            return None
-        return None if "error" in answer else answer
+    def metrics_text(self, numbers: dict[str, Any], form: TextFormat) -> str:
+        kept = self._texts.get(form)
+        if kept is None or kept[0] is not numbers:
+            detail = HistogramDetail(self.settings.http.histograms)
+            used = self._use.of(numbers["status"])
+            kept = self._texts[form] = numbers, exposition(numbers, used, form, detail)
+        return kept[1]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = SOCKET_S
+    server: HttpServer
+    headers: Message
+
+    def do_GET(self) -> None:
+        self.server.has_asked(self.request)
+        path = urlsplit(self.path).path if self.path.startswith("/") else ""
+        if path == "/metrics":
+            self._answer_metrics()
+        elif path in ("/livez", "/readyz"):
+            self._answer_health(path)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "there are /livez, /readyz and /metrics\n")
+
+    do_HEAD = do_GET
+
+    def _answer_health(self, path: str) -> None:
+        status = self.server.ask("status")
+        is_well = status is not None and (path == "/livez" or is_ready(status))
+        body = health_of(status, with_reasons=self._may_read())
+        code = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(code, f"{json.dumps(body)}\n", "application/json")
+
+    def _answer_metrics(self) -> None:
+        if not self._may_read():
+            text = 'this needs the header "Authorization: Bearer TOKEN", as in [http] token\n'
+            self._answer(HTTPStatus.UNAUTHORIZED, text)
+        elif (numbers := self.server.ask("metrics")) is None:
+            text = "the supervisor has not answered\n"
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        else:
+            is_open = "application/openmetrics-text" in self.headers.get("accept", "")
+            form = TextFormat.OPENMETRICS if is_open else TextFormat.CLASSIC
+            self._answer(HTTPStatus.OK, self.server.metrics_text(numbers, form), form.value)
+
+    def _may_read(self) -> bool:
+        return self.server.may_read(self.headers.get("authorization", ""))
+
+    def _answer(
+        self, status: HTTPStatus, text: str, type_: str = "text/plain; charset=utf-8"
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", type_)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close")
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "pgflowd"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: each scrape would be a line."""
