@@ -101,7 +101,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     elif block.language == "sql":
         run = (
             "planned-runs.md", "schedules.md", "history.md", "procrastinate.md", "start-runs.md",
-            "recover.md", "security.md", "containers.md",
+            "recover.md", "security.md", "containers.md", "sql.md",
         )  # fmt: skip
         assert block.page.name in run, "the SQL of no other page is run"
     elif block.language == "nginx":  # tests/web/test_behind_nginx.py
