@@ -133,14 +133,12 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     async def timeline(
-        self,
-        run_id: RunId,
-        *,
-        after: datetime | None = None,
-        conn: AsyncGiven | None = None,
-    ) -> list[RunEvent]:
-        """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
-        return await self._perform(operations.timeline(run_id_of(run_id), after), conn)
+        self, run_id: RunId, *, after: datetime | None = None, before: datetime | None = None,
+        limit: int | None = None, conn: AsyncGiven | None = None,
+    ) -> list[RunEvent]:  # fmt: skip
+        """What happened in a run: from `after`, before `before`, the newest `limit`. NotFound."""
+        found = operations.timeline(run_id_of(run_id), after, before, limit)
+        return await self._perform(found, conn)
 
     async def cancel(
         self,
@@ -258,9 +256,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     async def delete(
         self, run_id: RunId, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> int:
-        """
-        Delete a run that has ended, and those that it started; return how many. Raises WrongState.
-        """
+        """Delete a run that has ended, and those it started; return how many. Raises WrongState."""
         return await self._perform(operations.delete(run_id_of(run_id), actor), conn)
 
     async def signal(

@@ -152,10 +152,11 @@ class Client(ClientConnections[Connection]):
         return self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     def timeline(
-        self, run_id: RunId, *, after: datetime | None = None, conn: Given | None = None
-    ) -> list[RunEvent]:
-        """Read what happened in a run, in the order of time; `after`: then or later. NotFound."""
-        return self._perform(operations.timeline(run_id_of(run_id), after), conn)
+        self, run_id: RunId, *, after: datetime | None = None, before: datetime | None = None,
+        limit: int | None = None, conn: Given | None = None,
+    ) -> list[RunEvent]:  # fmt: skip
+        """What happened in a run: from `after`, before `before`, the newest `limit`. NotFound."""
+        return self._perform(operations.timeline(run_id_of(run_id), after, before, limit), conn)
 
     def cancel(
         self,
@@ -271,9 +272,7 @@ class Client(ClientConnections[Connection]):
         return self._perform(operation, conn)
 
     def delete(self, run_id: RunId, *, actor: str | None = None, conn: Given | None = None) -> int:
-        """
-        Delete a run that has ended, and those that it started; return how many. Raises WrongState.
-        """
+        """Delete a run that has ended, and those it started; return how many. Raises WrongState."""
         return self._perform(operations.delete(run_id_of(run_id), actor), conn)
 
     def signal(

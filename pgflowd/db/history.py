@@ -6,18 +6,37 @@ from datetime import datetime, timedelta
 from itertools import starmap
 from uuid import UUID
 
-from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
+from pgflowd.core.documents.history import DeadLetter, EventPage, PersonAction, RunEvent
 from pgflowd.core.json import decode
 from pgflowd.db.query import Query, Rows
 
 
-def timeline(run_id: UUID, after: datetime | None = None) -> Query[list[RunEvent]]:
-    """Return what happened in a run, in the order of time; `after`: then or later."""
+def timeline(
+    run_id: UUID,
+    after: datetime | None = None,
+    before: datetime | None = None,
+    most: int | None = None,
+) -> Query[list[RunEvent]]:
+    """
+    Return what happened in a run, in the order of time: `after` this moment, or at it, and
+    `before` that one; the newest `most`, and what has the moment of the oldest of these.
+    """
 
     def read(rows: Rows) -> list[RunEvent]:
         return list(starmap(RunEvent, ([*row[:6], decode(row[6])] for row in rows)))
 
-    return Query(_TIMELINE, (run_id, after), read)
+    return Query(_TIMELINE, (run_id, after, before, most), read)
+
+
+def event_page(run_id: UUID, before: datetime | None, most: int) -> Query[EventPage]:
+    """Return the newest events of a run, or of those before a moment."""
+    query = timeline(run_id, None, before, most)
+
+    def read(rows: Rows) -> EventPage:
+        events = query.read(rows)
+        return EventPage(events, events[0].at if len(events) >= most else None)
+
+    return Query(query.sql, query.params, read)
 
 
 def list_actions(
@@ -46,7 +65,7 @@ def dead_letters(
 
 _TIMELINE = """
 select at, event, step_slug, task_index, token, actor, detail::text
-  from pgflowd.run_timeline(%s, %s)
+  from pgflowd.run_timeline(%s, %s, %s, %s)
 """
 _ACTIONS = """
 select action_id, at, actor, action, flow_slug, run_id, step_slug, task_index, reason, data,

@@ -168,9 +168,11 @@ def delete(run_id: UUID, actor: str | None) -> Operation[int]:
     return gone
 
 
-def timeline(run_id: UUID, after: datetime | None) -> Operation[list[RunEvent]]:
+def timeline(
+    run_id: UUID, after: datetime | None, before: datetime | None, most: int | None
+) -> Operation[list[RunEvent]]:
     """What happened in a run. NotFound for an unknown one, whose timeline is empty."""
-    events: list[RunEvent] = yield history.timeline(run_id, after)
+    events: list[RunEvent] = yield history.timeline(run_id, after, before, most)
     if not events:
         yield from get(run_id)
     return events

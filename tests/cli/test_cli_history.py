@@ -45,6 +45,23 @@ def test_the_log_of_a_run_tells_its_attempts_and_who_did_what(here, shop):
     assert here("runs", "log", "00000000-0000-0000-0000-000000000000").code == 4
 
 
+def test_the_log_of_a_long_run_says_how_older_events_are_shown(here, shop):
+    shop.run_through()
+    run = str(shop.conn.execute("select run_id from pgflow.runs").fetchone()[0])
+    whole = here("runs", "log", run, "--json").json
+    assert whole["before"] is None and len(whole["events"]) > 6
+
+    newest = here("runs", "log", run, "--limit", "4")
+    page = here("runs", "log", run, "--limit", "4", "--json").json
+
+    (before,) = re.findall(r"runs log \w+ --before (\S+)` shows older ones", newest.err)
+    assert page["before"] == page["events"][0]["at"]
+    older = here("runs", "log", run, "--before", before, "--json").json
+    assert older["before"] is None
+    assert older["events"] + page["events"] == whole["events"]
+    assert here("runs", "log", run, "--before", before, "--follow").code == 2
+
+
 def test_the_log_shows_who_did_what_to_which_run(here, shop):
     run, other = shop.start("send_email"), shop.start("send_email")
     here("runs", "cancel", str(run), "--reason", "wrong customer")

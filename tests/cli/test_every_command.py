@@ -29,7 +29,7 @@ FLAGS = {  # what the surface promises, and no more
                   " --after --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --until --text --label --after --limit",
     "runs show": "--input --output --attempts --checkpoints --tree",
-    "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow",
+    "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow --before --limit",
     "runs cancel": "--flow --status --since --label --yes --reason --undo",
     "runs retry": "--flow --status --since --label --yes --even-if-cancelled --reason --follow",
     "runs signal": "--dedup", "runs reschedule": "--at --delay --expires --reason",

@@ -19,7 +19,7 @@ from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, StalledTask, TaskKey, WorkerCaps
-from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
+from pgflowd.core.documents.history import DeadLetter, EventPage, PersonAction, RunEvent
 from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.people import HeldTask
 from pgflowd.core.documents.run_list import RunPage
@@ -187,7 +187,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
     ),
     "run-list": (RunPage, ["runs list"]),
     "run-details": (RunDetails, ["runs show"]),
-    "run-events": ({"events": [RunEvent]}, ["runs log"]),
+    "run-events": (EventPage, ["runs log"]),
     "run-event": (RunEvent, ["runs log --follow"]),
     "run-timeline": (
         {Keys: TimelineEntry, "run_id": UUID},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
 import socket
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -341,20 +343,27 @@ def test_an_error_of_several_lines_is_told_on_one(serve):
     assert "E301" in answer.text and "\\n" not in answer.text and "\\t" not in answer.text
 
 
-def test_a_run_with_very_many_attempts_shows_which_command_has_them_all(web, shop):
+def test_a_run_with_very_many_attempts_is_shown_in_parts(web, shop):
     run = shop.start("send_email", {})
     shop.claim_all("send_email")
     shop.do(
         "insert into pgflowd.attempts (run_id, step_slug, task_index, attempt, flow_slug,"
         " worker_id, started_at, lease_until, ended_at, outcome)"
-        " select run_id, step_slug, task_index, 1 + nr, flow_slug, worker_id, started_at,"
-        " started_at, started_at, 'failed'"
-        " from pgflowd.attempts, generate_series(1, 6000) as nr"
+        " select run_id, step_slug, task_index, 1 + nr, flow_slug, worker_id, at, at, at, 'failed'"
+        " from pgflowd.attempts, generate_series(1, 6000) as nr,"
+        " lateral (select started_at + nr * interval '1 ms' as at) as moment"
     )
     shop.do("update pgflow.step_tasks set attempts_count = 6001")
 
     timeline, attempts = (web.get(f"/runs/{run}?view={view}") for view in ("timeline", "attempts"))
 
-    assert "too many attempts" in timeline.text and "pgflowd runs log" in timeline.text
+    assert timeline.text.count("<tr>") < 600 and "Older →" in timeline.text
     assert "too many attempts" in attempts.text and "runs show --attempts" in attempts.text
-    assert len(timeline.content) < 100_000 and len(attempts.content) < 100_000
+    assert len(attempts.content) < 100_000
+    newest = web.get(f"/api/1/runs/{run}?view=timeline").json()
+    before = quote(newest["before"])
+    older = web.get(f"/api/1/runs/{run}?view=timeline&before={before}").json()
+    assert older["events"][-1]["at"] < newest["before"] == newest["events"][0]["at"]
+    (link,) = re.findall(r'rel="next" href="([^"]+)"', timeline.text)
+    assert web.get(html.unescape(link)).text.count("<tr>") > 400
+    assert web.get(f"/runs/{run}?view=timeline&before=1d").status_code == 400

@@ -57,6 +57,17 @@ class RunEvent:
         return plain(vars(self))
 
 
+@dataclass(frozen=True)
+class EventPage:
+    """The newest events of a run, or of those before a moment, in the order of time."""
+
+    events: Sequence[RunEvent]
+    before: datetime | None  # for the page with older ones; None: there are none
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({"events": [one.to_json() for one in self.events], "before": self.before})
+
+
 def is_over(events: Sequence[RunEvent]) -> bool:
     """Whether these events end the run: one that is undone goes on."""
     words = [event.word for event in events if event.kind == "run" and event.word != "planned"]

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.families import Branch, branches_of
-from pgflowd.core.documents.history import RunEvent
+from pgflowd.core.documents.history import EventPage
 from pgflowd.core.documents.runs import (
     AttemptOutput,
     FailedAttempt,
@@ -25,16 +26,17 @@ from pgflowd.core.graph import Graph, Node
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.statuses import Outcome, StepStatus
-from pgflowd.db import operations
 from pgflowd.db.attempts import attempts, kept_output
+from pgflowd.db.history import event_page
 from pgflowd.db.operations import get_with_states, run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import read_details
 from pgflowd.web.pages import values
-from pgflowd.web.pages.page import Page, PageRequest
+from pgflowd.web.pages.page import Page, PageRequest, refused
 
 MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
-MAX_ATTEMPTS = 5000  # of a run whose events or attempts are all read
+MAX_ATTEMPTS = 5000  # of a run whose attempts are all read
+MAX_EVENTS = 500  # of a page
 MAX_TROUBLES = 20  # failed attempts with their tracebacks; a map may have very many
 _FIRST = (StepStatus.FAILED, StepStatus.STARTED)  # in a list of steps
 
@@ -105,14 +107,14 @@ class RunHistory:
     """What happened in a run, in the order of time."""
 
     details: RunDetails
-    events: Sequence[RunEvent] | None  # None: there are too many
+    page: EventPage
 
     @property
     def run(self) -> RunWithStates:
         return self.details.run
 
     def to_json(self) -> dict[str, Any]:
-        return versioned({"events": [event.to_json() for event in self.events or ()]})
+        return versioned(self.page.to_json())
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,20 @@ def run_attempts(request: PageRequest) -> ShownRun:
 
 
 def run_timeline(request: PageRequest) -> RunHistory:
-    """What happened in a run; of one with very many attempts only how its steps went."""
+    """What happened last in a run, or before a moment; the bars of very many tasks are left out."""
     details = run_sync(request.conn, read_details(request.run_id()))
-    if _is_large(details):
-        return RunHistory(details, None)
     run_id = details.run.run_id
-    details = replace(details, attempts=execute(request.conn, attempts(run_id)))
-    return RunHistory(details, run_sync(request.conn, operations.timeline(run_id, None)))
+    if not _is_large(details):
+        details = replace(details, attempts=execute(request.conn, attempts(run_id)))
+    page = execute(request.conn, event_page(run_id, _before(request), MAX_EVENTS))
+    return RunHistory(details, page)
+
+
+def _before(request: PageRequest) -> datetime | None:
+    moment = request.moment("before")
+    if moment.in_s is not None:
+        raise refused("before", request.query["before"], "a moment such as 2026-12-31T08:00Z")
+    return moment.at
 
 
 def _is_large(details: RunDetails) -> bool:
@@ -179,10 +188,16 @@ def _value_command(request: PageRequest) -> list[str]:
     return _command("show", f"--{request.word('what') or 'output'}")(request)
 
 
+def _log(request: PageRequest) -> list[str]:
+    before = _before(request)
+    later = [] if before is None else ["--before", before.isoformat()]
+    return _command("log", *later)(request)
+
+
 _VIEW = frozenset({"view"})
 _PATH = "/runs/{run}"
 _VIEWS: Mapping[str, Page] = {
-    "timeline": Page(_PATH, "run_timeline.html", run_timeline, _command("log"), _VIEW),
+    "timeline": Page(_PATH, "run_timeline.html", run_timeline, _log, _VIEW | {"before"}),
     "attempts": Page(
         _PATH, "run_attempts.html", run_attempts, _command("show", "--attempts"), _VIEW
     ),

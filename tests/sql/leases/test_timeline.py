@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from support.database import Row
 from support.leases import LeaseDatabase, element
+from support.rows_read import rows_read
 from support.timeline_replay import replay
 
 TIMELINE = "select * from pgflowd.run_timeline(%s)"
@@ -188,3 +189,47 @@ def test_a_follower_that_asks_again_from_the_last_moment_misses_nothing(own: Lea
             last = row.at
 
     assert {key_of(row) for row in timeline(own, life.run)} <= known
+
+
+def with_attempts(db: LeaseDatabase, attempts: int) -> uuid.UUID:
+    """A run that has ended, whose map has as many attempts, of a second each."""
+    run = db.start(db.flow("m*"), [0] * 50)
+    worker = db.worker(db.flow())
+    db.do(
+        "insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id,"
+        " attempt, started_at, lease_until, ended_at, outcome)"
+        " select %s, 'm', nr %% 50, 'f', %s, 1 + nr / 50, at, at, at + interval '1 s',"
+        " case when nr < %s then 'failed' else 'completed' end"
+        " from generate_series(0, %s - 1) as nr,"
+        " lateral (select now() + nr * interval '1 s' as at) as moment",
+        run, worker, attempts - 50, attempts,
+    )  # fmt: skip
+    db.do("update pgflow.step_tasks set status = 'completed', completed_at = now()")
+    return run
+
+
+def test_a_page_of_the_timeline_looks_up_no_more_than_it_returns(own: LeaseDatabase) -> None:
+    query, attempts = "select * from pgflowd.run_timeline(%s, max_events => 100)", 3000
+    with own.conn.transaction(force_rollback=True):
+        run = with_attempts(own, attempts)
+        read = rows_read(own.conn, query, run)
+
+    # the moments of each attempt, and each task; for an event its attempt and worker
+    assert read < attempts + 50 + 4 * 100 + 200
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_pages_of_the_timeline_add_up_to_it(own: LeaseDatabase, most: int) -> None:
+    life = Life(own, 11)
+    life.live(60)
+    whole, pages = timeline(own, life.run), []
+    before = None
+
+    while page := own.rows(
+        "select * from pgflowd.run_timeline(%s, null, %s, %s)", life.run, before, most
+    ):
+        pages = page + pages
+        assert {row.at for row in page[:-most]} <= {page[0].at}
+        before = page[0].at
+
+    assert pages == whole

@@ -1,14 +1,23 @@
--- _task_events(run_id): what happened to the tasks of a run: their attempts, their waits, and the status of
--- each task whose last attempt does not explain it. See run_timeline.
+-- _task_events(run_id, after, before, max_events): what happened to the tasks of a run: their attempts, their
+-- waits, and the status of each task whose last attempt does not explain it. See run_timeline. No index has
+-- attempts in the order of time, as reports would have to change it. So a part of them looks at the moments
+-- of all, once, and at the rest of those that it returns alone; and of tasks at those that may be among them.
 -- Called by: run_timeline.   Locks: nothing.
-create or replace function pgflowd._task_events(run_id uuid)
+create or replace function pgflowd._task_events(
+  run_id uuid, after timestamptz, before timestamptz, max_events int)
 returns table (at timestamptz, event text, step_slug text, task_index int, token bigint, actor text,
                detail jsonb, rank int)
 language sql stable set search_path = '', pg_temp as $$
-  with task as (
-    select one.step_slug, one.task_index, one.status, one.queued_at, one.started_at,
-           one.completed_at, one.failed_at, one.last_requeued_at, one.error_message,
-           last.token as last_token, last.at as last_at,
+  with part as materialized (
+    select attempt.step_slug, attempt.task_index, attempt.token, one.at, one.word
+      from pgflowd.attempts as attempt
+     cross join lateral (values (attempt.started_at, 'started'), (attempt.ended_at, attempt.outcome))
+             as one (at, word)
+     where attempt.run_id = _task_events.run_id
+       and one.at >= _task_events.after and one.at < _task_events.before
+     order by one.at desc fetch first (_task_events.max_events) rows with ties
+  ), task as (
+    select one.*, last.token as last_token, last.at as last_at,
            coalesce(case one.status
              when 'completed' then last.outcome = 'completed'
              when 'failed' then last.outcome in ('failed', 'timed_out', 'crashed', 'stalled')
@@ -28,24 +37,34 @@ language sql stable set search_path = '', pg_temp as $$
         where attempt.run_id = _task_events.run_id and attempt.step_slug = one.step_slug
           and attempt.task_index = one.task_index
         order by attempt.token desc limit 1) as last on true
+     where case one.status when 'completed' then one.completed_at when 'failed' then one.failed_at
+                           else 'infinity' end
+           >= (select case when count(*) >= _task_events.max_events then min(part.at)
+                           else _task_events.after end from part)
   )
-  select one.at, 'task:' || one.word, attempt.step_slug, attempt.task_index, attempt.token,
+  select part.at, 'task:' || part.word, part.step_slug, part.task_index, part.token,
          (select worker.function_name from pgflow.workers as worker
            where worker.worker_id = attempt.worker_id
              and pgflowd._person_id(worker.queue_name, worker.function_name) = worker.worker_id),
          jsonb_build_object('attempt', attempt.attempt)
-         || case when one.word = 'started' then jsonb_build_object('worker_id', attempt.worker_id)
+         || case when part.word = 'started' then jsonb_build_object('worker_id', attempt.worker_id)
                  else jsonb_build_object(
                    'error_type', attempt.error_type, 'error', attempt.error_message,
                    'exit_code', attempt.exit_code, 'exit_signal', attempt.exit_signal,
-                   'final', case when task.status = 'failed' and task.is_explained
-                                      and task.last_token = attempt.token then true end) end,
-         case when one.word = 'started' then 7 when one.at = attempt.started_at then 8 else 3 end
-    from pgflowd.attempts as attempt
-   cross join lateral (values (attempt.started_at, 'started'), (attempt.ended_at, attempt.outcome))
-           as one (at, word)
-    join task on task.step_slug = attempt.step_slug and task.task_index = attempt.task_index
-   where attempt.run_id = _task_events.run_id and one.at is not null
+                   'final', case when part.word in ('failed', 'timed_out', 'crashed', 'stalled')
+                                 then attempt.is_final end) end,
+         case when part.word = 'started' then 7 when part.at = attempt.started_at then 8 else 3 end
+    from part
+   cross join lateral (
+     select one.*, (
+              select true from pgflow.step_tasks as task
+               where task.run_id = one.run_id and task.step_slug = one.step_slug
+                 and task.task_index = one.task_index and task.status = 'failed'
+                 and not exists (
+                   select from pgflowd.attempts as later
+                    where later.run_id = one.run_id and later.step_slug = one.step_slug
+                      and later.task_index = one.task_index and later.token > one.token)) as is_final
+       from pgflowd.attempts as one where one.token = part.token offset 0) as attempt
   union all
   select case task.status when 'completed' then task.completed_at when 'failed' then task.failed_at
               when 'started' then greatest(task.started_at, task.last_at)
