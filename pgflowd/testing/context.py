@@ -27,6 +27,7 @@ from pgflowd.core.progress import progress_of
 from pgflowd.core.typed.values import read_as
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
+from pgflowd.errors import BadDependency
 from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import SentSignal
 from pgflowd.testing.signals import sent_signals
@@ -94,6 +95,9 @@ class PlainContext(StartingContext):
         return {run_id: run_id for run_id in self._tested_children.started}
 
     def _start_child(self, child: ChildStart) -> str:
+        if child.wishes and self.run_id in map(str, child.wishes.after):
+            text = f"run {child.run_id} cannot begin after run {self.run_id}, which is its parent"
+            raise BadDependency(text, next="leave it out; see docs/guides/child-runs.md")
         now, moment = self._now(), self._moment()
         self._tested_children.start(child, self.step_slug, now, moment)
         return child.run_id

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from pgflowd import Context, Flow, Limit, RetryAfter, Schedule
+from pgflowd import BadDependency, Context, Flow, Limit, RetryAfter, Schedule
 
 LEDGER = Path(os.environ["CHAOS_LEDGER"])
 DAEMON = os.environ["CHAOS_DAEMON"]
@@ -312,6 +312,9 @@ parents = Flow("parents", timeout=5, **SURVIVES)
 def begets(run: dict[str, Any], ctx: Context) -> list[Any]:
     """Every other child begins a little later."""
     note(ctx, "start")
+    with contextlib.suppress(BadDependency):  # each would wait for the other
+        ctx.start("begotten", {"n": -1}, key="after its parent", after=[ctx.run_id])
+        raise AssertionError("a child may begin after its parent")
     runs = [ctx.start("begotten", {"n": n}, key=str(n), delay=n % 2 / 5) for n in range(run["n"])]
     mishap(ctx)
     ended = [[each.status, each.output] for each in ctx.wait(*runs)]

@@ -52,6 +52,23 @@ def test_a_queue_has_the_name_that_python_expects(turkish: Connection) -> None:
 
 
 @covers("database 25")
+def test_the_flow_of_a_worker_that_is_restarted_is_found_by_its_queue(turkish: Connection) -> None:
+    """Workers of other runtimes may name the queue as their flow is written."""
+    schema.migrate(turkish)
+    turkish.execute("select pgflow.create_flow('SendInvoice')")
+    turkish.execute("select pgflow.add_step('SendInvoice', 'a')")
+    turkish.execute(
+        "insert into pgflow.workers (worker_id, queue_name, function_name)"
+        " values (gen_random_uuid(), 'SendInvoice', 'x')"
+    )
+
+    turkish.execute("select pgflowd.restart_worker(worker_id) from pgflow.workers")
+
+    found = turkish.execute("select action, flow_slug from pgflowd.actions").fetchall()
+    assert found == [("restart_worker", "SendInvoice")]
+
+
+@covers("database 25")
 def test_an_older_database_is_mended_by_its_migration(turkish: Connection) -> None:
     schema.migrate(turkish, to=3)
     turkish.execute("insert into pgflow.flows (flow_slug) values ('SendInvoice')")

@@ -6,7 +6,7 @@ import pytest
 
 from pgflowd import Fail, Flow, SignalTimeout
 from pgflowd.core.statuses import RunStatus
-from pgflowd.errors import RunError
+from pgflowd.errors import BadDependency, RunError
 from pgflowd.testing import EndedWait, fake_context, run_flow
 
 one = Flow("one")
@@ -109,6 +109,21 @@ def test_a_fake_context_has_children():
     with pytest.raises(SignalTimeout):
         ctx.wait(slow, timeout=20)
     assert ctx.waited_s == 21
+
+
+def test_a_child_that_would_begin_after_its_parent_is_refused():
+    ctx = fake_context(children={"one": one})
+    with pytest.raises(BadDependency, match="which is its parent"):
+        ctx.start("one", {"n": 1}, after=[ctx.run_id])
+
+    flow = Flow("heir", max_attempts=1)
+
+    @flow.step
+    def starts(ctx):
+        ctx.start("one", {"n": 1}, after=[ctx.run_id])
+
+    run = run_flow(flow, children={"one": one})
+    assert (run.status, run.children) == ("failed", ())
 
 
 def test_what_cannot_be_waited_for_or_started_is_refused():

@@ -261,6 +261,17 @@ def test_a_child_that_could_not_begin_before_a_run_above_it_ends_is_refused(
     assert start_child(own, task, flow, singleton="other") == child_of(task, flow)
 
 
+def test_a_child_whose_flow_gives_it_the_key_of_a_run_above_it_is_refused(
+    own: LeaseDatabase,
+) -> None:
+    task, flow = begun(own, own.flow()), own.flow()
+    own.do("""update pgflow.flows set starts = '{"singleton": "k"}' where flow_slug = %s""", flow)
+    hold(own, task.run_id)
+
+    with pytest.raises(psycopg.Error, match=f"run {task.run_id} has the singleton key 'k'"):
+        start_child(own, task, flow)
+
+
 def test_a_child_that_would_wait_for_who_waits_for_its_parent_is_refused(
     own: LeaseDatabase,
 ) -> None:

@@ -1,7 +1,7 @@
 -- _fill_template(template, input, is_whole): returns the template with its placeholders, such as
 -- {run.customer}, filled from the input; missing ones are left out, or, with `is_whole`, raise PF009.
 -- Null without a template.
--- Called by: _start.   Locks: nothing.
+-- Called by: _start, start_child.   Locks: nothing.
 create or replace function pgflowd._fill_template(template text, input jsonb, is_whole boolean default false)
 returns text language plpgsql stable set search_path = '', pg_temp as $$
 declare

@@ -26,14 +26,18 @@ declare
            array(select jsonb_array_elements_text(wishes -> 'after_keys')) end);
   mark constant text := 'runs ' || start_child.child_id;
   own_id uuid := start_child.child_id;
+  singleton_key text;
   started uuid;
   status text;
 begin
-  perform pgflowd._check_reserved(null, null, wishes ->> 'singleton');
-  perform from pgflow.flows as flow
-    where flow.flow_slug = pgflowd.current_flow(parsed ->> 'flow') for share;
+  select to_jsonb(flow) -> 'starts' ->> 'singleton' into singleton_key
+    from pgflow.flows as flow
+   where flow.flow_slug = pgflowd.current_flow(parsed ->> 'flow') for share;
+  singleton_key := coalesce(wishes ->> 'singleton',
+                            pgflowd._fill_template(singleton_key, parsed -> 'input', true));
+  perform pgflowd._check_reserved(null, null, singleton_key);
   if on_conflict in ('existing', 'reject')
-     and not pgflowd._lock_key(wishes ->> 'singleton', false) then
+     and not pgflowd._lock_key(singleton_key, false) then
     return null;
   elsif not pgflowd._lock_leased(
        start_child.run_id, start_child.step_slug, start_child.task_index, start_child.token) then
@@ -57,7 +61,7 @@ begin
     own_id := pgflowd._run_id_of_key('', 'child ' || own_id);
   end loop;
 
-  perform pgflowd._check_cycle(start_child.run_id, own_id, wishes ->> 'singleton', on_conflict, after);
+  perform pgflowd._check_cycle(start_child.run_id, own_id, singleton_key, on_conflict, after);
   select new.run_id, new.status into started, status
     from pgflowd._start(
       parsed ->> 'flow', parsed -> 'input', own_id,
@@ -65,13 +69,13 @@ begin
                            clock_timestamp() + make_interval(secs => (wishes ->> 'delay_s')::float8)),
       expires_at => coalesce((wishes ->> 'expires_at')::timestamptz,
                              clock_timestamp() + make_interval(secs => (wishes ->> 'expires_s')::float8)),
-      labels => wishes -> 'labels', singleton_key => wishes ->> 'singleton',
+      labels => wishes -> 'labels', singleton_key => singleton_key,
       on_conflict => on_conflict, actor => wishes ->> 'actor',
       after => after,
       after_mode => coalesce(wishes ->> 'after_mode', 'completed'),
       traceparent => wishes ->> 'traceparent', tracestate => wishes ->> 'tracestate') as new;
   if started = start_child.run_id then
-    raise exception 'run % has the singleton key % itself', started, quote_literal(wishes ->> 'singleton')
+    raise exception 'run % has the singleton key % itself', started, quote_literal(singleton_key)
       using errcode = 'PF006', detail = started, hint = 'give its children another key';
   elsif status <> 'existing' then
     update pgflowd.runs as run
