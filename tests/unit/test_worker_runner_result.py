@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engine import task
 
+from pgflowd.core.failure import AT_MOST_S, MAX_DELAY_S, MIN_UNSPENT_S, RetryAfter, failure_of
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import MAX_WAIT_S, Wait, WaitKind
 from pgflowd.core.worker.events import LeftBehind, RunChange, Verdict
@@ -49,6 +50,25 @@ def test_numbers_beyond_reason_are_dropped():
     head = {"outcome": "failed", "peak_kb": 10**400, "cpu_s": float("nan"), "delay_s": float("inf")}
 
     assert report_of(TASK, head, b"") == TaskReport(TASK, Outcome.FAILED)
+
+
+@pytest.mark.parametrize("spend", [True, False])
+def test_the_longest_delay_that_a_handler_may_ask_for_is_kept(spend):
+    """It was dropped: a task that was not spent began again at once, thirty times a second."""
+    failure = failure_of(RetryAfter(1e12, spend=spend))
+    outcome = "failed" if spend else "released"
+
+    report = report_of(TASK, {"outcome": outcome, "delay_s": failure.delay_s}, b"")
+
+    assert report.delay_s == MAX_DELAY_S
+
+
+@pytest.mark.parametrize("given", [{}, {"delay_s": 0}, {"delay_s": "x"}, {"delay_s": 1e300}])
+def test_an_attempt_that_is_not_spent_is_followed_by_a_pause(given):
+    """A handler may change `delay_s` of what it raises."""
+    report = report_of(TASK, {"outcome": "released", **given}, b"")
+
+    assert (report.delay_s, report.at_most_s) == (MIN_UNSPENT_S, AT_MOST_S)
 
 
 def test_the_facts_of_a_runners_result_are_kept():

@@ -14,7 +14,14 @@ from typing import Any
 
 from pgflowd.core.child_runs import MAX_RUNS
 from pgflowd.core.completion import MAX_CHANGES, MAX_ERROR_CHARS
-from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
+from pgflowd.core.failure import (
+    AT_MOST_S,
+    MAX_DELAY_S,
+    MAX_MESSAGE_CHARS,
+    MAX_TYPE_CHARS,
+    MIN_UNSPENT_S,
+    clean,
+)
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, MAX_WAIT_S, Wait, WaitKind, name_fault
@@ -47,7 +54,7 @@ _RECORDED = {each.value: each for each in (Verdict.COMPLETED, Verdict.REPEATED)}
 _RECORDED_AS = [(Outcome.COMPLETED, verdict) for verdict in _RECORDED]
 _RUN_ENDS = {each.value: each for each in (RunStatus.COMPLETED, RunStatus.FAILED)}
 _CHANGES = {each.value for kind in (RunStatus, StepStatus) for each in kind}
-_NUMBERS = {"delay_s": 1e9, "at_most_s": 1e10, "cpu_s": 1e9, "peak_kb": 1e15}
+_NUMBERS = {"delay_s": MAX_DELAY_S, "at_most_s": MAX_DELAY_S, "cpu_s": 1e9, "peak_kb": 1e15}
 
 
 def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
@@ -64,6 +71,9 @@ def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
             continue
         if name in head and (value := _number(head[name], most)) is not None:
             fields[name] = int(value) if name == "peak_kb" else value
+    if outcome is Outcome.RELEASED:  # nothing begins again at once, nor for ever
+        fields["delay_s"] = max(fields.get("delay_s", 0.0), MIN_UNSPENT_S)
+        fields.setdefault("at_most_s", AT_MOST_S)
     if outcome is Outcome.SUSPENDED:
         fields["wait"] = wait_of(head["wait"])
     return TaskReport(task, outcome, output, retry=head.get("retry") is not False, **fields)
