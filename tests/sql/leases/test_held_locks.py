@@ -16,6 +16,9 @@ KEYS = "select kind, name from pgflowd.locks order by 1, 2"
 START = """
     select run_id, status from pgflowd.start(%s, '{}', singleton_key => %s, on_conflict => %s)
 """
+CALLS = """
+    select pg_stat_get_xact_function_calls('pgflowd._add_lock(text, text)'::regprocedure)
+"""
 
 
 @pytest.fixture
@@ -150,3 +153,20 @@ def test_of_a_locked_flow_no_key_is_locked(own: LeaseDatabase) -> None:
         own.rows("select * from pgflowd.process_due()")
 
     assert own.value("select count(*) from pgflowd.locks where kind = 'singleton'") == 0
+
+
+def test_a_key_that_is_locked_is_asked_for_once(own: LeaseDatabase) -> None:
+    """Of each run in its line it was: two milliseconds each, where its row had just been made."""
+    flow, other = own.flow(), own.connect()
+    with other.transaction():
+        other.execute(START.encode(), (flow, "k", "wait"))
+        for _ in range(20):
+            assert own.row(START, flow, "k", "wait").status == "blocked"
+        own.do("select pgflowd.start(%s, '{}', start_at => now() + interval '1 ms')", flow)
+        own.do("set track_functions = 'all'")
+        with own.conn.transaction():
+            assert own.value("select count(*) from pgflowd._due_runs(10)") == 1
+            assert own.value(CALLS) == 1
+    own.rows("select * from pgflowd.process_due()")
+    holders = "select count(*) from pgflowd.runs where holds_key"
+    assert own.value(holders) == 1
