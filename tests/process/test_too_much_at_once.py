@@ -62,7 +62,7 @@ def test_many_wide_runs_of_one_moment_all_start_and_nothing_else_stands_still(fl
     conn = database.connect()
     conn.execute(SLOW.format(0.002, ""))  # 100 of these runs take 2 s
     conn.execute(PLANNED, (10, 150))
-    until(lambda: value(database, STARTED), 20)
+    until(lambda: value(database, "select min(start_at) < now() from pgflowd.runs"), 20)
 
     slept = start_run(database, "slp")
     told = start_run(database, "slp", signal=True)
