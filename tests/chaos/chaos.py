@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 import chaos_checks
 import chaos_daemons
 import chaos_versions
+import chaos_wide
 import psycopg
 from chaos_environment import Environment, now, rest
 from chaos_faults import FAULTS
@@ -71,6 +72,7 @@ def _happened(environment: Environment) -> dict[str, object]:
 def _rage(environment: Environment, seconds: float) -> None:
     """Faults at random, while runs are started."""
     end, next_fault, next_look = now() + seconds, now() + 1, now() + LOOK_S
+    timers = chaos_wide.Timers()
     while now() < end:
         environment.mend()
         environment.look_after_server()
@@ -82,7 +84,7 @@ def _rage(environment: Environment, seconds: float) -> None:
             next_fault = now() + environment.chance.uniform(0.1, 1.5)
         if now() >= next_look:
             began = now()
-            _look(environment)
+            _look(environment, timers)
             next_look = now() + max(LOOK_S, 20 * (now() - began))
         began = now()
         rest(0.02)
@@ -105,10 +107,11 @@ def _do_something_bad(environment: Environment) -> None:
         environment.note(f"{place.name} {name}: {what}")
 
 
-def _look(environment: Environment) -> None:
+def _look(environment: Environment, timers: chaos_wide.Timers) -> None:
     """Check, during the faults, what must hold at any time."""
     with contextlib.suppress(psycopg.OperationalError, psycopg.InternalError):
-        for trouble in chaos_checks.at_any_time(environment.conn()):
+        conn = environment.conn()
+        for trouble in (*chaos_checks.at_any_time(conn), *timers.look(conn)):
             environment.note(trouble)
             environment.troubles.append(f"while it raged: {trouble}")
         return

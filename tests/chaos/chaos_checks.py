@@ -15,12 +15,14 @@ import chaos_attacks
 import chaos_daemons
 import chaos_gates
 import chaos_grains
+import chaos_messages
 import chaos_output
 import chaos_runs
 import chaos_ticks
 import chaos_undos
 import chaos_versions
 import chaos_waits
+import chaos_wide
 import psycopg
 from chaos_environment import LEASE_S, RUNS, Environment
 from psycopg import sql
@@ -88,6 +90,8 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += chaos_ticks.troubles(environment)
     troubles += chaos_grains.troubles(conn)
+    troubles += chaos_messages.troubles(conn)
+    troubles += chaos_wide.troubles(environment)
     troubles += chaos_undos.troubles(environment, _stood_still)
     troubles += chaos_versions.troubles(environment)
     troubles += chaos_output.troubles(conn)
@@ -99,7 +103,7 @@ def in_the_end(environment: Environment) -> list[str]:
 
 
 def what_is_open(environment: Environment) -> list[str]:
-    """I1: the tasks of runs that do not come to their end."""
+    """I1: the tasks of runs that do not come to their end, and runs that do not begin."""
     query = """
         select t.flow_slug, t.run_id::text, t.step_slug, t.task_index, t.status, t.attempts_count,
                a.outcome, now() - a.lease_until as overdue
@@ -108,7 +112,11 @@ def what_is_open(environment: Environment) -> list[str]:
             select * from pgflowd.attempts a
              where (a.run_id, a.step_slug, a.task_index) = (t.run_id, t.step_slug, t.task_index)
              order by token desc limit 1) a on true
-         where r.status = 'started' and t.status in ('queued', 'started') limit 20
+         where r.status = 'started' and t.status in ('queued', 'started')
+         union all
+        select flow_slug, run_id::text, '', 0, state, 0, undo_state, now() - due_at
+          from pgflowd.runs where state = 'planned' or undo_state in ('wanted', 'undoing')
+         limit 20
     """
     rows = environment.conn().execute(query).fetchall()
     return [f"I1 no run stays open: {tuple(map(str, row))}" for row in rows]

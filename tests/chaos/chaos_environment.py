@@ -76,6 +76,9 @@ create table chaos_retried (run_id uuid);
 create table chaos_verbs (run_id uuid, verb text);
 create table chaos_pruned (run_id uuid, status text);
 create table chaos_gone_signals (signal_id bigint);
+create table chaos_taken (run_id uuid, step_slug text, task_index int);
+create function chaos_slowly() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.04); return new; end $$;
 create function chaos_remember() returns trigger language plpgsql set search_path = public as $$
 begin
   if tg_relid = 'pgflow.runs'::regclass then
@@ -97,9 +100,9 @@ select pgflowd.signal(run.run_id, 'go', to_jsonb(gen_random_uuid()))
          order by random() limit 1) as run
 """
 OPEN = """
-select (select count(*) from pgflow.runs where status = 'started')
-       + (select count(*) from pgflowd.runs
-           where state = 'planned' or undo_state in ('wanted', 'undoing'))
+select (select count(*) from pgflow.runs where status = 'started' and flow_slug <> %(but)s)
+       + (select count(*) from pgflowd.runs where flow_slug <> %(but)s
+             and (state = 'planned' or undo_state in ('wanted', 'undoing')))
 """
 
 Given = Callable[[random.Random], Any]
@@ -120,6 +123,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),
+    "wide": (0, "completed", lambda chance: []),  # started many at once, by a fault
 }
 WISHES: dict[str, Given] = {  # of their starts: after how many seconds, and runs, and a key
     "single": lambda chance: (chance.choice([None, chance.random()]), 0, f"{chance.randrange(3)}"),
@@ -380,7 +384,7 @@ class Environment:
             return
         self._next_start = time.monotonic() + 0.1
         try:
-            wanted = min(5, open_runs - self.count_open())
+            wanted = min(5, open_runs - self.count_open(but="wide"))
             for _ in range(wanted):
                 self._start_run()
         except (psycopg.Error, OSError) as error:
@@ -415,8 +419,9 @@ class Environment:
             self._note_once(f"no signal was sent: {str(error).strip().splitlines()[0][:60]}")
             self.drop_line()
 
-    def count_open(self) -> int:
-        row = self.conn().execute(OPEN).fetchone()
+    def count_open(self, but: str = "") -> int:
+        """How many runs are open, but for those of this flow."""
+        row = self.conn().execute(OPEN, {"but": but}).fetchone()
         assert row is not None
         return int(row[0])
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import chaos_attacks
+import chaos_messages
 import chaos_versions
+import chaos_wide
 import psycopg
 from chaos_environment import KINDS, ROOM, Environment, Place, signalled
 
@@ -197,12 +199,12 @@ def prune(environment: Environment, place: Place) -> str:
 
 def messages(environment: Environment, place: Place) -> str:
     """Somebody deletes messages of tasks, whether they have a worker or wait for one; at times
-    processes die, too. The ledger and the runs that stay open judge it."""
+    processes die, too. Which they were is written down (chaos_messages)."""
     conn, chance = environment.conn(), environment.chance
     query = "select relname from pg_class where relnamespace = 'pgmq'::regnamespace"
     names = conn.execute(f"{query} and relkind = 'r' and relname like 'q\\_%' order by 1".encode())
     queue = chance.choice([name for (name,) in names.fetchall()])
-    gone = conn.execute(f'delete from pgmq."{queue}" where random() < 0.5'.encode()).rowcount
+    gone = conn.execute(chaos_messages.TAKE.format(queue=queue).encode()).rowcount
     died = kill(environment, place) if gone and chance.random() < 0.5 else ""
     return f"{gone} of {queue}; {died}" if gone else ""
 
@@ -223,4 +225,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (3, "prune", prune),
     (3, "attack", chaos_attacks.attack),
     (2, "messages", messages),
+    (2, "wide runs", chaos_wide.wide),
 ]

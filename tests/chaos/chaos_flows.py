@@ -416,6 +416,16 @@ for _step in (books, sends, charges):
     saga.undo(_step)(undoes)
 
 
+wide = Flow("wide", timeout=5, **SURVIVES)
+
+
+@wide.map
+def spreads(item: int, ctx: Context) -> int:
+    """One of many elements of many runs of one moment."""
+    note(ctx, "start")
+    return done(ctx, item)
+
+
 late = Flow("late", max_attempts=1, timeout=1)
 
 
