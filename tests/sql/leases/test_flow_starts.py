@@ -145,6 +145,20 @@ def test_nobody_may_get_the_key_of_a_schedule(own: LeaseDatabase) -> None:
         own.value('select pgflow.start_flow(%s, \'{"key": "schedule x"}\')', flow.slug)
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["pgflow._start_wished(%s, '{\"{}\"}', array[%s::uuid])", "pgflow.start_flow(%s, '{}', %s)"],
+)
+def test_nobody_may_get_the_id_that_a_key_has(own: LeaseDatabase, start: str) -> None:
+    flow = defined(own, title="{run.id}")
+    taken = own.value("select pgflowd._run_id_of_key(%s, 'mine')", flow.slug)
+
+    with pytest.raises(psycopg.Error, match="version 8") as refused:
+        own.value(f"select {start}", flow.slug, taken)
+
+    assert refused.value.sqlstate == "PF009"
+
+
 def test_a_definition_without_them_takes_them_away(own: LeaseDatabase) -> None:
     flow = defined(own, **OPTIONS)
     shape = own.value("select pgflowd.flow_shape(%s)", flow.slug)
