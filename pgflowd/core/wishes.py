@@ -36,7 +36,7 @@ class Wishes(TypedDict, total=False):
     after_keys: Sequence[str]  # likewise, by the keys with which runs of this flow were started
     after_mode: Literal["completed", "ended"]  # "ended": even if one of them did not complete
     labels: Mapping[str, str]  # texts by which runs are found
-    singleton: str  # only one run at a time has this key
+    singleton: str  # only one run at a time has this key; empty: none, whatever its flow says
     on_conflict: Literal["wait", "existing", "reject", "replace"]  # while another run has the key
     actor: str  # who asks for it
 
@@ -113,7 +113,7 @@ def changed(
     """Check what a planned run is to have instead. E432 for what cannot be."""
     if after_mode is not None:
         _checked_after_mode(after, after_mode)
-    key = singleton if singleton == "" else _checked_key(singleton)
+    key = _checked_singleton(singleton)
     others = None if after is None else _checked_after(after)
     return ChangedWishes(begins, expires, others, after_mode, key)
 
@@ -130,7 +130,7 @@ def checked(
         expires_at(wishes.get("expires")),
         labels_json(wishes.get("labels")),
         _checked_key(key),
-        _checked_key(wishes.get("singleton")),
+        _checked_singleton(wishes.get("singleton")),
         _checked_conflict(wishes.get("singleton"), wishes.get("on_conflict")),
         _checked_actor(wishes.get("actor")),
         _checked_after(wishes.get("after")),
@@ -179,6 +179,11 @@ def labels_json(labels: object) -> str | None:
         if not all(isinstance(each, str) and is_storable(each) for each in (name, value)):
             raise _bad_wish(f"labels are texts, not {repr({name: value})[:60]}")
     return json.dumps(dict(labels)) if labels else None
+
+
+def _checked_singleton(key: Any) -> str | None:
+    """A singleton key; an empty text means none, whatever the flow or the run before had."""
+    return "" if key == "" else _checked_key(key)
 
 
 def _checked_key(key: Any) -> str | None:

@@ -310,7 +310,7 @@ select pgflowd.reschedule(%s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user)
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 LISTED_COLUMNS = """
 run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at, labels,
-share, undo_of
+share, undo_of, title
 """
 _LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
 _STARTED_RUNS = """
@@ -397,4 +397,4 @@ def _read_status(rows: Rows) -> Document:
 def read_listed_run(row: Sequence[Any]) -> ListedRun:
     """Read a row that has the columns of a list."""
     run = ListedRun(*row)
-    return replace(run, status=RunStatus(run.status), labels=decode(row[-3]))
+    return replace(run, status=RunStatus(run.status), labels=decode(row[-4]))

@@ -70,7 +70,7 @@ def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
 
 _TASK_COLUMNS = """
 run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
-is_unserved, worker
+is_unserved, worker, title
 """
 _LIST_TASKS = f"select {_TASK_COLUMNS} from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])"
 _INBOX = f"select {_TASK_COLUMNS} from pgflowd.list_inbox(%s)"

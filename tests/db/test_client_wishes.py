@@ -191,7 +191,7 @@ def test_a_planned_run_is_rescheduled(shop, client):
         ({"after_mode": "ended"}, "E432"),
         ({"after": [UUID(int=1)], "after_mode": "perhaps"}, "E432"),
         ({"after": [UUID(int=1)]}, "E422"),
-        ({"singleton": ""}, "E432"),
+        ({"singleton": "", "on_conflict": "reject"}, "E432"),
         ({"singleton": "a", "on_conflict": "perhaps"}, "E432"),
         ({"on_conflict": "wait"}, "E432"),
         ({"actor": 42}, "E432"),

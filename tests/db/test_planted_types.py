@@ -57,6 +57,10 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
     "pgflowd._process_due_runs": lambda db: with_(due(db), "_process_due_runs(99)"),
     "pgflowd.current_flow": lambda db: ("current_flow(%s)", (db.flow(),)),
     "pgflowd.follow": lambda db: ("follow(%s, true)", ([run_of(db)],)),
+    "pgflow._start_wished": lambda db: (
+        "_start_wished(%s, array['{\"a\": 1}']::jsonb[], array[gen_random_uuid()])",
+        (with_starts(db),),
+    ),
     "pgflowd.get_run": lambda db: ("get_run(%s)", (run_of(db),)),
     "pgflowd.input_schema": lambda db: ("input_schema(%s)", (db.flow(),)),
     "pgflowd.postpone_due": lambda db: with_(due(db), "postpone_due('runs', 'x')"),
@@ -99,6 +103,14 @@ def due(db: LeaseDatabase) -> Any:
     db.value("select pgflowd.undo(%s, 'bad', 'jane')", undoable(db))
     db.value("select pgflowd.cancel(%s, 'x', 'jane')", waiting(db))
     return first
+
+
+def with_starts(db: LeaseDatabase) -> str:
+    """A flow that says everything of each start."""
+    flow = db.flow()
+    starts = {"title": "x {run.a}", "labels": {"a": "run.a"}, "expires": 60, "singleton": "{run.a}"}
+    db.do("update pgflow.flows set starts = %s where flow_slug = %s", json.dumps(starts), flow)
+    return flow
 
 
 def with_(made: Any, call: str) -> tuple[str, tuple[Any, ...]]:

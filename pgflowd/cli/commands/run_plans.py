@@ -58,7 +58,8 @@ def wish_options(command: F) -> F:
     for option in (
         click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
                      help=f"While another run has the key: {', '.join(CONFLICTS)}."),
-        click.option("--singleton", metavar="KEY", help="Only one run at a time has this key."),
+        click.option("--singleton", metavar="KEY",
+                     help="Only one run at a time has this key; none with ''."),
         label_option,
         click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
                      help="completed, the default: cancel it if one of them does not complete;"

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
+_TITLE_LENGTH = 30
 _MAX_SHOWN = 5  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
@@ -56,9 +57,19 @@ def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
     if not runs:
         app.note("there are no such runs")
         return
-    titles = ("RUN", "FLOW", "STATUS", "STARTED", "TOOK", "STEPS", "ERROR")
-    rows = [_run_row(app, run, now) for run in runs]
-    losing = ("ERROR", "TOOK", "STEPS", "STARTED")
+    have_titles = any(run.title for run in runs)
+    titles = (
+        "RUN",
+        "FLOW",
+        *["TITLE"] * have_titles,
+        "STATUS",
+        "STARTED",
+        "TOOK",
+        "STEPS",
+        "ERROR",
+    )
+    rows = [_run_row(app, run, now, have_titles) for run in runs]
+    losing = ("ERROR", "TOOK", "STEPS", "STARTED", "TITLE")
     if not app.verbose or app.out.width is None:
         app.print_table(titles, rows, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
         return
@@ -74,11 +85,12 @@ def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
             )
 
 
-def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
-    error = app.hide(on_one_line(run.error))
+def _run_row(app: App, run: ListedRun, now: datetime, have_titles: bool) -> list[str | TableCell]:
+    error, title = app.hide(on_one_line(run.error)), app.hide(on_one_line(run.title))
     return [
         str(run.run_id) if app.verbose else short_id(run.run_id),
         f"undo of {short_id(run.undo_of)}" if run.undo_of else run.flow_slug,
+        *[app.out.shown(title if app.verbose else cut(title, _TITLE_LENGTH))] * have_titles,
         app.out.cell(run.status.mark, f" {run.status.replace('_', ' ')}"),
         _begin(run, now),
         duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",

@@ -45,12 +45,14 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
     """Open tasks as a table; with -v whole ids. Who has a task is told where somebody has one."""
     dash = app.out.sign(DASH)
     are_held = any(task.worker for task in tasks)
+    have_titles = any(task.title for task in tasks)
     rows: list[list[str | TableCell]] = [
         [
             f"{task.run_id}/{task.step_slug}#{task.task_index}"
             if app.verbose
             else task_name(*task.key),
             task.flow_slug,
+            *[app.out.shown(cut(app.hide(one_line(task.title or "")), _NAME))] * have_titles,
             app.out.cell(task.status.mark, f" {task.status}"),
             app.out.shown(cut(app.hide(task.waits_for), _LONG) + UNSERVED * bool(task.is_unserved))
             or dash,
@@ -61,9 +63,18 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
         for task in tasks
     ]
     app.print_table(
-        ("TASK", "FLOW", "STATUS", "WAITS FOR", *["BY"] * are_held, "SINCE", "UNTIL"),
+        (
+            "TASK",
+            "FLOW",
+            *["TITLE"] * have_titles,
+            "STATUS",
+            "WAITS FOR",
+            *["BY"] * are_held,
+            "SINCE",
+            "UNTIL",
+        ),
         rows,
-        losing=("FLOW", "STATUS", "SINCE", "UNTIL", "BY"),
+        losing=("FLOW", "STATUS", "SINCE", "TITLE", "UNTIL", "BY"),
     )
 
 

@@ -161,6 +161,7 @@ class ListedRun:
     labels: Mapping[str, str] | None = None
     share: float | None = None  # of its steps that is done, as far as it is known
     undo_of: UUID | None = None  # the run that this one undoes
+    title: str | None = None  # what its flow makes of the input
 
     @property
     def has_ended(self) -> bool:
@@ -170,6 +171,7 @@ class ListedRun:
         return plain({
             "run_id": self.run_id,
             "flow": self.flow_slug,
+            "title": self.title,
             "status": self.status,
             "started_at": self.started_at,
             "ended_at": self.ended_at,

@@ -40,6 +40,7 @@ class OpenTask:
     until: datetime | None  # the end of the wait, of the lease, or of the delay
     is_unserved: bool | None = None  # no living worker has what it needs
     worker: str | None = None  # the name of who has it: a worker or a person
+    title: str | None = None  # of its run
 
     @property
     def key(self) -> TaskKey:
@@ -75,6 +76,7 @@ class OpenTask:
             "since": self.since,
             "until": self.until,
             "worker": self.worker,
+            "title": self.title,
         })  # fmt: skip
 
 

@@ -115,6 +115,35 @@ def test_a_start_may_say_otherwise(own: LeaseDatabase) -> None:
     assert (found.singleton_key, round(found.s / 60)) == ("mine", 60)
 
 
+def test_an_empty_key_means_none(own: LeaseDatabase) -> None:
+    flow = defined(own, singleton="order {run.id}")
+    start = "select run_id from pgflowd.start(%s, %s::jsonb, singleton_key => '')"
+
+    runs = [own.value(start, flow.slug, '{"id": 1}') for _ in range(2)]
+
+    assert [ours(own, run).singleton_key for run in runs] == [None, None]
+    statuses = "select array_agg(status) from pgflowd.run_status where flow_slug = %s"
+    assert own.value(statuses, flow.slug) == ["started", "started"]
+
+
+def test_lists_have_the_title(own: LeaseDatabase) -> None:
+    flow = defined(own, title="order of {run.customer}")
+    planned = "select run_id from pgflowd.start(%s, %s::jsonb, start_at => now() + '1 hour')"
+    run = own.start(flow.slug, {"customer": "ACME"})
+    own.value(planned, flow.slug, '{"customer": "Bolt"}')
+
+    for function in ("list_runs", "search_runs"):
+        found = own.rows(f"select title from pgflowd.{function}(%s)", flow.slug)
+        assert [row.title for row in found] == ["order of Bolt", "order of ACME"], function
+    assert (
+        own.value("select title from pgflowd.runs_by_id(array[%s::uuid])", run) == "order of ACME"
+    )
+    assert own.value("select title from pgflowd.list_tasks(%s)", run) == "order of ACME"
+    approval = {"kind": "signal", "name": "a", "why": "approval", "checkpoint": "signal a 1"}
+    own.suspend(own.claim(flow.slug, own.worker(flow.slug))[0], approval)
+    assert own.value("select title from pgflowd.list_inbox()") == "order of ACME"
+
+
 def test_runs_with_the_same_key_wait_in_line(own: LeaseDatabase) -> None:
     flow = defined(own, singleton="order {run.id}")
     starts = "select pgflow.start_flow_with_states(%s, %s::jsonb) #>> '{run,status}'"

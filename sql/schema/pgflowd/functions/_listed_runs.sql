@@ -6,17 +6,17 @@
 create or replace function pgflowd._listed_runs(run_ids uuid[])
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
-               start_at timestamptz, labels jsonb, share float8, undo_of uuid, nr bigint)
+               start_at timestamptz, labels jsonb, share float8, undo_of uuid, title text, nr bigint)
 language sql stable set search_path = '', pg_temp as $$
   select run.run_id, run.flow_slug, run.status, run.started_at, run.ended_at, progress.steps,
          progress.done, coalesce(failed.error_message, progress.error_message), run.start_at,
          run.labels,
          (progress.done + progress.begun + coalesce(told.shares, 0)) / nullif(progress.steps, 0),
-         run.undo_of, given.nr
+         run.undo_of, run.title, given.nr
     from unnest(_listed_runs.run_ids) with ordinality as given (run_id, nr)
    cross join lateral (
      select one.run_id, one.flow_slug, one.status, one.started_at, one.ended_at, one.start_at,
-            one.labels, one.undo_of
+            one.labels, one.undo_of, one.title
        from pgflowd.run_status as one where one.run_id = given.run_id offset 0) as run
     left join lateral (
      select one.error_message

@@ -1,6 +1,6 @@
 -- _start(…): starts a run as start does, also with an id and keys that no caller may give (_check_reserved).
 -- What the flow says of each start (pgflow.flows.starts) holds where this one says nothing: labels one by
--- one, and it expires so long after it begins.
+-- one, and it expires so long after it begins. An empty singleton key means none.
 -- Called by: _start_scheduled, pgflow._start_wished, start, start_child.   Locks: see start.
 create or replace function pgflowd._start(
   flow_slug text, input jsonb, inout run_id uuid default null,
@@ -36,6 +36,7 @@ begin
       perform pgflowd._check_reserved(null, null, _start.singleton_key);
     end if;
   end if;
+  _start.singleton_key := nullif(_start.singleton_key, '');
   perform pgflowd._check_wishes(_start.run_id, _start.start_at, _start.expires_at, _start.labels, _start.key,
                                 _start.singleton_key, _start.on_conflict, _start.after, _start.after_mode);
   perform pgflowd._check_trace(_start.traceparent, _start.tracestate);

@@ -5,12 +5,13 @@
 create or replace function pgflowd.list_inbox(max_rows int default 200)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, status text,
                attempts int, kind text, name text, why text, since timestamptz,
-               until timestamptz, is_unserved boolean, worker text)
+               until timestamptz, is_unserved boolean, worker text, title text)
 language sql stable set search_path = '', pg_temp as $$
   select wait.run_id, wait.step_slug, wait.task_index, task.flow_slug,
          pgflowd._task_status(task.status, wait.kind, wait.due_at, now()), task.attempts_count,
          wait.kind, wait.name, wait.why, wait.since, wait.due_at,
-         wait.kind = 'need' and not pgflowd._is_served(task.flow_slug, wait.name), null::text
+         wait.kind = 'need' and not pgflowd._is_served(task.flow_slug, wait.name), null::text,
+         (select ours.title from pgflowd.runs as ours where ours.run_id = wait.run_id)
     from ((select one.* from pgflowd.waits as one where one.kind = 'signal'
             order by one.run_id, one.name, one.nr limit 20000)
            union all

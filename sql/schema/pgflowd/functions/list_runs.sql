@@ -12,11 +12,11 @@ create or replace function pgflowd.list_runs(
   max_runs int default 20, labels jsonb default null, with_undos boolean default false)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
-               start_at timestamptz, labels jsonb, share float8, undo_of uuid)
+               start_at timestamptz, labels jsonb, share float8, undo_of uuid, title text)
 language sql stable set search_path = '', pg_temp as $$
   select listed.run_id, listed.flow_slug, listed.status, listed.started_at, listed.ended_at,
          listed.steps, listed.steps_done, listed.error_message, listed.start_at, listed.labels,
-         listed.share, listed.undo_of
+         listed.share, listed.undo_of, listed.title
     from pgflowd._listed_runs(array(
            select found.run_id
              from pgflowd._found_runs(

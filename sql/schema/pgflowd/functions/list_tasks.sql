@@ -2,14 +2,14 @@
 -- (null) of all, that have one of these statuses (null: any), with what they wait for; the oldest first.
 -- With `needs` only those that wait for a worker that has these. `since` and `until` are as in view
 -- task_status; `is_unserved`: no living worker has what the task needs; `worker`: the name of the worker, or
--- the person, that has it. See _open_tasks for its limits.
+-- the person, that has it; `title`: of the run. See _open_tasks for its limits.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_tasks(
   run_id uuid default null, flow_slug text default null, statuses text[] default null,
   max_rows int default 20, needs text[] default null)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, status text,
                attempts int, kind text, name text, why text, since timestamptz,
-               until timestamptz, is_unserved boolean, worker text)
+               until timestamptz, is_unserved boolean, worker text, title text)
 language sql stable set search_path = '', pg_temp as $$
   select task.run_id, task.step_slug, task.task_index, task.flow_slug, judged.status,
          task.attempts_count, wait.kind, wait.name, wait.why,
@@ -18,7 +18,8 @@ language sql stable set search_path = '', pg_temp as $$
               else coalesce(held.lease_until, open.visible_at) end,
          wait.kind = 'need' and not pgflowd._is_served(task.flow_slug, wait.name),
          (select worker.function_name from pgflow.workers as worker
-           where worker.worker_id = held.worker_id)
+           where worker.worker_id = held.worker_id),
+         (select ours.title from pgflowd.runs as ours where ours.run_id = task.run_id)
     from pgflowd._open_tasks(list_tasks.run_id, list_tasks.flow_slug, list_tasks.statuses,
                              list_tasks.max_rows, list_tasks.needs) as open
    cross join lateral (

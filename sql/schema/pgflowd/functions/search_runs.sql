@@ -13,7 +13,7 @@ create or replace function pgflowd.search_runs(
   max_runs int default 50, max_seen int default 20000)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
-               start_at timestamptz, labels jsonb, share float8, undo_of uuid, seen bigint,
+               start_at timestamptz, labels jsonb, share float8, undo_of uuid, title text, seen bigint,
                end_at timestamptz, end_id uuid)
 language sql stable set search_path = '', pg_temp as $$
   with found as materialized (
@@ -23,7 +23,7 @@ language sql stable set search_path = '', pg_temp as $$
       search_runs.after_id, search_runs.max_runs, search_runs.max_seen))
   select listed.run_id, listed.flow_slug, listed.status, listed.started_at, listed.ended_at,
          listed.steps, listed.steps_done, listed.error_message, listed.start_at, listed.labels,
-         listed.share, listed.undo_of, looked.seen, looked.end_at, looked.end_id
+         listed.share, listed.undo_of, listed.title, looked.seen, looked.end_at, looked.end_id
     from (select one.seen, one.end_at, one.end_id from found as one limit 1) as looked
     left join pgflowd._listed_runs(array(
            select one.run_id from found as one where not one.is_behind
