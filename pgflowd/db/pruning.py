@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from uuid import UUID
 
 from pgflowd.core.pruning import Kept, Pruned, RunPlace
+from pgflowd.core.wishes import labels_json
 from pgflowd.db.query import Query, Rows, only
 
 AT_ONCE = 100  # runs of one transaction, some hundredths of a second
@@ -22,13 +24,15 @@ def prune_next(
     flow_slug: str | None,
     place: RunPlace | None,
     *,
+    labels: Mapping[str, str],
     keep_failed: bool,
     only_count: bool,
     is_first: bool,
 ) -> Query[Pruned]:
     """Delete the next runs, or count them; `is_first`: of this prune, so it leaves an action."""
     age = timedelta(seconds=older_than_s)
-    params = (age, flow_slug, keep_failed, AT_ONCE, only_count, *(place or NOWHERE), is_first)
+    chosen = (age, flow_slug, keep_failed, AT_ONCE, only_count, *(place or NOWHERE), is_first)
+    params = (*chosen, labels_json(labels or None))
     return Query(_PRUNE_NEXT, params, _read_pruned)
 
 
@@ -52,7 +56,8 @@ def _read_pruned(rows: Rows) -> Pruned:
 NOWHERE = (None, None)
 _PRUNE_NEXT = """
 select pruned, after_at, after_run
-  from pgflowd.prune_next(%s, %s, %s, %s, %s, %s, %s, case when %s then session_user end)
+  from pgflowd.prune_next(%s, %s, %s, %s, %s, %s, %s, case when %s then session_user end,
+                          labels => %s::jsonb)
 """
 _PRUNE_EXPIRED = "select pruned, after_at, after_run from pgflowd.prune_expired(%s, %s, %s, %s)"
 _KEPT = """

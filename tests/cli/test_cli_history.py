@@ -211,10 +211,29 @@ def test_runs_are_named_or_chosen_and_only_those_that_the_verb_fits(here, shop, 
     assert here("runs", "pause", *words.split(), "--yes").code == 2
 
 
-def test_prune_names_the_command_that_chooses_by_status_or_label(here, shop):
-    for option, value in (("--status", "completed"), ("--label", "env=test")):
-        ended = here("runs", "prune", "--older-than", "1d", option, value)
+def test_prune_names_the_command_that_chooses_by_status(here, shop):
+    ended = here("runs", "prune", "--older-than", "1d", "--status", "completed")
 
-        assert ended.code == 2
-        assert "`pgflowd runs delete --status STATUS --label NAME=VALUE`" in ended.err
-        assert "--keep-failed" in ended.err
+    assert ended.code == 2
+    assert "`pgflowd runs delete --status STATUS --label NAME=VALUE`" in ended.err
+    assert "--keep-failed" in ended.err
+
+
+def test_prune_deletes_old_runs_with_a_label_alone(here, shop):
+    shop.start("send_email")
+    start = "select run_id from pgflowd.start('send_email', '{}', labels => %s)"
+    labels = ['{"env": "test", "nr": "1"}', '{"env": "test"}', '{"env": "live"}']
+    runs = [str(shop.conn.execute(start, (one,)).fetchone()[0]) for one in labels]
+    here("runs", "cancel", "--flow", "send_email", "--yes")
+    chosen = ("runs", "prune", "--older-than", "1d", "--label", "env=test", "--yes")
+    assert "0 runs deleted" in here(*chosen).out
+    shop.do("update pgflow.runs set started_at = started_at - interval '3 d',"
+            " failed_at = failed_at - interval '2 d'")  # fmt: skip
+
+    assert "1 run would be deleted" in here(*chosen, "--label", "nr=1", "--dry-run").out
+    assert "2 runs deleted" in here(*chosen).out
+
+    left = {one["run_id"] for one in here("runs", "list", "--json").json["runs"]}
+    assert (len(left), runs[2] in left) == (2, True)
+    (action,) = here("log", "--json").json["actions"][:1]
+    assert (action["action"], action["data"]["labels"]) == ("prune", {"env": "test"})

@@ -36,7 +36,7 @@ FLAGS = {  # what the surface promises, and no more
     "runs pause": "--flow --status --since --label --yes --reason",
     "runs resume": "--flow --status --since --label --yes --reason",
     "flows pause": "--reason", "flows resume": "--reason",
-    "runs prune": "--older-than --flow --keep-failed --dry-run --yes",
+    "runs prune": "--older-than --flow --label --keep-failed --dry-run --yes",
     "runs delete": "--flow --status --since --label --yes",
     "runs undo": "--flow --status --since --label --yes --reason --again --follow",
     "runs output": "--step --task --attempt --follow", "runs tasks": "--status --after --limit",

@@ -6,7 +6,7 @@ They need the database and no daemon. What stays, and why, the SQL decides (pgfl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_choice import ENDED, Chosen, Done, change_chosen, choosing
+from pgflowd.cli.commands.run_plans import label_option
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import flow_slugs
@@ -30,7 +31,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    """`runs delete` has these filters; somebody who tries them here is told."""
+    """`runs delete` has this filter; somebody who tries it here is told."""
     if value is not None:
         text = (
             "prune deletes by age: --keep-failed leaves all but completed runs, and `pgflowd runs"
@@ -44,28 +45,35 @@ def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | Non
     "--older-than", type=DURATION, required=True, metavar="DUR", help="That ended so long ago."
 )
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
+@label_option
 @click.option("--keep-failed", is_flag=True, help="Only runs that completed.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @yes_option
-@click.option("--status", "--label", hidden=True, expose_value=False, callback=_not_of_prune)
+@click.option("--status", hidden=True, expose_value=False, callback=_not_of_prune)
 @pass_app
 def prune(
-    app: App, older_than: float, flow: str | None, keep_failed: bool, dry_run: bool, yes: bool
+    app: App,
+    older_than: float,
+    flow: str | None,
+    labels: Sequence[tuple[str, str]],
+    keep_failed: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Delete old runs, the oldest first, with all that belongs to them.
 
     A run stays with its whole family while one of it is open or younger, and while somebody waits
-    for its end. The children of a run go with it. A hundred at a time: it may be interrupted, and
-    goes on when it is called again.
+    for its end. The children of a run go with it, whatever their labels. A hundred at a time: it
+    may be interrupted, and goes on when it is called again.
 
     \b
     Example: pgflowd runs prune --older-than 30d --dry-run
-             pgflowd runs prune --older-than 7d --flow resize_images --yes
+             pgflowd runs prune --older-than 7d --flow resize_images --label env=test --yes
     """
     with database(app) as conn:
         if flow and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
-        wanted = (older_than, flow, keep_failed)
+        wanted = (older_than, flow, dict(labels), keep_failed)
         if dry_run:
             _print_pruned(app, sum(_parts(conn, *wanted, only_count=True)), dry_run=True)
             return
@@ -111,6 +119,7 @@ def _parts(
     conn: psycopg.Connection[Any],
     older_than_s: float,
     flow: str | None,
+    labels: Mapping[str, str],
     keep_failed: bool,
     *,
     only_count: bool,
@@ -125,7 +134,8 @@ def _parts(
             conn,
             prune_next(
                 older_than_s, flow, place,
-                keep_failed=keep_failed, only_count=only_count, is_first=is_first,
+                labels=labels, keep_failed=keep_failed, only_count=only_count,
+                is_first=is_first,
             ),
         )  # fmt: skip
         yield runs or 0

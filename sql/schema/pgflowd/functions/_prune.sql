@@ -1,9 +1,9 @@
--- _prune(completed_before, others_before, flow_slug, max_runs, only_count, after_at, after_run): deletes
+-- _prune(completed_before, others_before, flow_slug, max_runs, only_count, after_at, after_run, labels): deletes
 -- runs, whole families of them, that completed, or ended otherwise, before these moments (null: none
 -- such), or only counts them. It looks at the thousand runs that began next after `after_at` (null: the
 -- oldest), takes so many of them, and returns how many went, and after which run to go on: null at the
 -- end. Of those it takes the first whose families have some thousand tasks together at most, or one. What
--- begins a family decides about its flow, and its children go with it. A run stays with its
+-- begins a family decides about its flow and its labels (null: any), and its children go with it. A run stays with its
 -- whole family while one of it is open, younger, locked, or needed (_needed_runs). The query is planned
 -- for the very flows, so that each has its index; what comes first is found by an index whatever the
 -- statistics say, hence no sort and no bitmap.
@@ -11,7 +11,8 @@
 -- Locks: the runs, ascending, skipping locked ones; then all that is deleted.
 create or replace function pgflowd._prune(
   completed_before timestamptz, others_before timestamptz, flow_slug text, max_runs int,
-  only_count boolean, inout after_at timestamptz, inout after_run uuid, out pruned int)
+  only_count boolean, inout after_at timestamptz, inout after_run uuid, out pruned int,
+  labels jsonb default null)
 language plpgsql set search_path = '', pg_temp
 set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 declare
@@ -47,6 +48,12 @@ begin
           greatest(_prune.completed_before, _prune.others_before), width;
   ended := array(select pgflowd._ended_before(
     looked.run_ids, _prune.completed_before, _prune.others_before));
+  if _prune.labels is not null then
+    ended := array(select given.run_id from unnest(ended) with ordinality as given (run_id, nr)
+                    where exists (select from pgflowd.runs as run
+                                   where run.run_id = given.run_id and run.labels @> _prune.labels)
+                    order by given.nr);
+  end if;
   if not _prune.only_count then
     most := pgflowd._first_families(ended[:_prune.max_runs], 100 * _prune.max_runs);
   end if;
