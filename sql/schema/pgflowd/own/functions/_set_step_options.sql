@@ -7,6 +7,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   name_of_flow constant text := pgflowd._name_of(_set_step_options.flow_slug);  -- versions share limits
   step record;
+  has_changed boolean := false;
 begin
   for step in
     select asked.*, asked.needs is distinct from option.needs as has_other_needs,
@@ -51,12 +52,15 @@ begin
      where wait.flow_slug = _set_step_options.flow_slug and wait.step_slug = step.slug
        and (wait.kind = 'need' and step.has_other_needs
             or wait.kind = 'limit' and step.has_other_limit);
-    perform pgflowd._notify_due(now());
     update pgflow.steps as known set is_gated = step.needs is not null or step.limit_name is not null
      where known.flow_slug = _set_step_options.flow_slug and known.step_slug = step.slug;
+    has_changed := true;
+  end loop;
+  if has_changed then
+    perform pgflowd._notify_due(now());
     update pgflow.flows as flow
        set is_gated = exists (select from pgflow.steps as known
                                where known.flow_slug = flow.flow_slug and known.is_gated)
      where flow.flow_slug = _set_step_options.flow_slug;
-  end loop;
+  end if;
 end $$;
