@@ -192,6 +192,20 @@ def test_the_inbox_has_what_waits_for_somebody_whatever_else_waits(web, shop):
     assert f"pgflowd runs signal {str(waiting)[-8:]} paid" in web.get("/inbox").text
 
 
+def test_lists_and_the_inbox_show_titles(web, shop):
+    title = "update pgflow.flows set starts = %s where flow_slug = 'send_email'"
+    shop.conn.execute(title, (Jsonb({"title": "{run.to} <b> https://u:hunter2@host/"}),))
+    shop.start("send_email", {"to": "ACME"})
+    (task,) = shop.claim_all("send_email").values()
+    shop.suspend(task, kind="signal", name="paid")
+
+    for path in ("/runs", "/inbox"):
+        page = web.get(path).text
+        assert "ACME &lt;b&gt; https://" in page and "hunter2" not in page, path
+    (found,) = web.get("/api/1/inbox").json()["tasks"]
+    assert found["title"].startswith("ACME <b>")
+
+
 def test_no_page_and_no_file_has_a_secret_of_a_value(web, shop):
     value = {"password": "hunter2", "shown": 1, "deep": [{"Authorization": {"a": "hunter2"}}]}
     done = shop.run_through(value)
