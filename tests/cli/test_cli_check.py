@@ -352,6 +352,7 @@ def test_a_config_that_cannot_be_read_is_reported_without_asking_a_wrong_databas
     assert codes(pgflowd("check", "--json")) == ["E109"]
 
 
+@covers("use 9")
 def test_of_a_config_that_is_not_there_nothing_else_is_said(pgflowd, elsewhere):
     ended = pgflowd("-c", "/nonexistent.toml", "check")
     as_json = pgflowd("-c", "/nonexistent.toml", "check", "--json")
@@ -362,6 +363,7 @@ def test_of_a_config_that_is_not_there_nothing_else_is_said(pgflowd, elsewhere):
     assert len(ended.err.splitlines()) == 1
 
 
+@covers("use 6")
 def test_warnings_that_the_config_ignores_are_left_out_and_errors_are_not(pgflowd, project):
     text = 'import os\npipe = os.pipe()\nfrom pgflowd import Flow\nf = Flow("f")\n'
     write(project, "leaving", f"{text}@f.step\ndef a(run): ...\n")

@@ -108,7 +108,7 @@ def test_without_daemons_it_says_how_to_start_one(shop: Any, here: Any) -> None:
     assert here("daemons", "list", "--json").json["daemons"] == []
 
 
-@covers("row 105")
+@covers("row 105", "attack 6")
 @pytest.mark.parametrize("what", ODD)
 def test_no_command_minds_an_odd_row_of_a_daemon(here, shop, what):
     daemon = plant(shop, what)

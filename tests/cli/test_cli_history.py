@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from support.covers import covers
 from support.shop import Shop
 
 from pgflowd import Flow
@@ -211,6 +212,7 @@ def test_runs_are_named_or_chosen_and_only_those_that_the_verb_fits(here, shop, 
     assert here("runs", "pause", *words.split(), "--yes").code == 2
 
 
+@covers("friction 7")
 def test_prune_names_the_command_that_chooses_by_status(here, shop):
     ended = here("runs", "prune", "--older-than", "1d", "--status", "completed")
 

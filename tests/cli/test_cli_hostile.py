@@ -177,7 +177,7 @@ SHOWING = [  # every command that lists or shows what the database has
 ]  # fmt: skip
 
 
-@covers("row 105")
+@covers("row 105", "attack 7")
 def test_no_command_prints_what_controls_a_terminal_whatever_the_database_has(here, shop):
     words = web_states.full(shop)
     more_rows(shop, words)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg.conninfo import make_conninfo
 from support.background import Background
+from support.covers import covers
 from support.shop import Shop, on_a_terminal
 
 from pgflowd.db import schema
@@ -260,6 +261,7 @@ def test_show_takes_an_id_its_last_digits_or_last(here, shop):
     assert shown == [str(run_id)] * 4
 
 
+@covers("promise 9")
 def test_last_is_the_newest_run_that_somebody_has_started(here, shop):
     mine, other = shop.run_through(), shop.start("send_email", {"to": "x"})
     add = "select pgflowd.set_schedule('nightly', %s, '0 3 * * *', '{}', overlap => 'allow')"

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.proxy import ProxyProcess
 
 from pgflowd import AsyncClient, Client, Context, Fail, Flow
@@ -41,6 +42,7 @@ EVENTS = [
 ]  # fmt: skip
 
 
+@covers("friction 5")
 def test_both_clients_yield_all_events_until_the_end(pgflow_db) -> None:
     pgflow_db.deploy(orders)
     run_id = pgflow_db.client.start_flow("orders", {}).run_id

@@ -232,6 +232,7 @@ def test_a_server_that_has_no_room_for_a_client_is_known_by_its_words(text: str)
     assert not is_full("FATAL:  the database system is starting up")
 
 
+@covers("use 6")
 def test_what_a_server_says_on_several_lines_is_one_sentence():
     said = "server closed the connection unexpectedly\n\tThis probably means\n\tthat it ended."
 

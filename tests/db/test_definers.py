@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from support.contract import stub_platform
+from support.covers import covers
 from support.definers import DEFINERS
 from support.schema import As, Connection
 
@@ -56,6 +57,7 @@ select pgmq.read_grouped('q', 0, 1), pgmq.read_grouped_rr('q', 0, 1), pgmq.drop_
 """
 
 
+@covers("attack 1")
 @pytest.mark.parametrize("major", [15, 18])
 def test_each_function_looks_into_the_caller_s_temporary_schema_last(
     server_of: Callable[[int], ScratchServer], major: int
@@ -114,6 +116,7 @@ def passer(conn: Connection) -> Iterator[Connection]:
     conn.execute("reset role; drop owned by passer; drop role passer")
 
 
+@covers("attack 5")
 def test_usage_of_the_schemas_is_the_right_to_call_none_of_them(passer: Connection) -> None:
     assert passer.execute(OPEN).fetchall() == []
 

@@ -42,6 +42,7 @@ def test_what_was_deployed_is_the_same_with_all_options(conn):
     )
 
 
+@covers("promise 3")
 def test_a_job_is_one_in_the_database_and_follows_the_code(conn):
     @job("mail")
     def send(run): ...

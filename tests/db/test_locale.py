@@ -51,6 +51,20 @@ def test_a_queue_has_the_name_that_python_expects(turkish: Connection) -> None:
         turkish.execute("insert into pgflow.flows (flow_slug) values ('sendinvoice')")
 
 
+@covers("attack 20")
+def test_a_restarted_worker_is_one_of_its_flow(turkish: Connection) -> None:
+    schema.migrate(turkish)
+    turkish.execute("select pgflow.create_flow('SendInvoice')")
+    turkish.execute("select pgflow.add_step('SendInvoice', 'a')")
+    worker = uuid4()
+    turkish.execute("select pgflow.register_worker(%s, 'SendInvoice', 'x')", (worker,))
+
+    turkish.execute("select pgflowd.restart_worker(%s, 'jane')", (worker,))
+
+    action = "select flow_slug from pgflowd.actions where action = 'restart_worker'"
+    assert turkish.execute(action).fetchone() == ("SendInvoice",)
+
+
 @covers("database 25")
 def test_the_flow_of_a_worker_that_is_restarted_is_found_by_its_queue(turkish: Connection) -> None:
     """Workers of other runtimes may name the queue as their flow is written."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.definers import DEFINERS
 from support.leases import LeaseDatabase
 from support.planted import has_fired, plant
@@ -182,6 +183,7 @@ def call_of(db: LeaseDatabase, definer: str) -> tuple[str, tuple[Any, ...]]:
     return f"select * from {definer.partition('.')[0]}.{text}", params
 
 
+@covers("attack 1")
 def test_nothing_that_a_caller_has_planted_is_executed_as_the_owner(db: LeaseDatabase) -> None:
     queue = db.flow()
     for definer, letters in DEFINERS.items():
@@ -210,6 +212,7 @@ def test_nor_with_runs_in_any_state(db: LeaseDatabase) -> None:
                     assert not has_fired(conn), call
 
 
+@covers("attack 1")
 def test_who_may_only_signal_does_not_become_superuser(db: LeaseDatabase) -> None:
     run = run_of(db)
     with psycopg.connect(db.dsn, autocommit=True) as conn:

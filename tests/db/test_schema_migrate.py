@@ -84,6 +84,7 @@ PLACES = "select oid::regprocedure::text, ctid::text from pg_proc where pronames
 PLACES = PLACES.format("('pgflow'::regnamespace, 'pgflowd'::regnamespace)")
 
 
+@covers("attack 12")
 def test_migrating_again_applies_no_function_again(conn: Connection) -> None:
     before = dict(conn.execute(PLACES.encode()).fetchall())
 
@@ -113,6 +114,7 @@ def test_migrating_again_mends_what_was_changed_by_hand(conn: Connection, change
     assert not schema.status(conn).functions_differ
 
 
+@covers("attack 12", "promise 2")
 @pytest.mark.parametrize("major", [15, 18])
 def test_migrating_again_costs_less_than_a_fresh_installation(
     server_of: Callable[[int], ScratchServer], major: int

@@ -25,6 +25,10 @@ PAGES = {
     "database": "docs/background/findings.md",
     "newcomer": "docs/background/findings.md",
     "outside": "docs/background/findings.md",
+    "attack": "docs/background/findings.md",
+    "promise": "docs/background/findings.md",
+    "use": "docs/background/findings.md",
+    "friction": "docs/background/findings.md",
 }
 COVERED = ("rule", "row", "P")  # each of these has a test; the others may be named by one
 NOT_COVERED: dict[str, str] = {}  # a reference, and why no test can show it

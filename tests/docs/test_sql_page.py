@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.covers import covers
 from support.pages import blocks_of
 
 from pgflowd import Flow
@@ -16,6 +17,7 @@ prices = Flow("prices")
 def gross(run): ...
 
 
+@covers("promise 9")
 def test_a_worker_in_sql_hears_of_work_claims_it_and_reports(database) -> None:
     (script,) = blocks_of(PAGE, "sql")
     before, _, loop = script.partition("do $$")

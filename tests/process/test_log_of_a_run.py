@@ -132,6 +132,7 @@ def test_at_level_info_only_failures_are_logged(setup, database):
     assert daemon.events(level="debug") == []
 
 
+@covers("promise 4")
 def test_a_worker_with_a_name_of_its_own_has_it_in_its_records(setup, database):
     daemon = serve(setup, worker={"worker_name": "press-7"})
 

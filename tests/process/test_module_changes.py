@@ -80,7 +80,7 @@ def done(database):
     return database.client.get_run(run_id).output["work"]
 
 
-@covers("row 63", "outside 18")
+@covers("row 63", "outside 18", "use 10")
 def test_a_reload_never_starts_old_bytecode(setup, database):
     del setup.environ["PYTHONDONTWRITEBYTECODE"]
     save(setup, 20, "old")

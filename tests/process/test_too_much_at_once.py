@@ -56,7 +56,7 @@ def has(daemon, code):
     return [each for each in daemon.ask()["problems"] if each["code"] == code]
 
 
-@covers("row 19", "database 3")
+@covers("row 19", "database 3", "attack 2")
 def test_many_wide_runs_of_one_moment_all_start_and_nothing_else_stands_still(flows, database):
     daemon = flows.serve(**LIMITS)
     conn = database.connect()
@@ -76,7 +76,7 @@ def test_many_wide_runs_of_one_moment_all_start_and_nothing_else_stands_still(fl
     assert value(database, "select count(*) from pgflowd.runs where state = 'planned'") == 0
 
 
-@covers("E331")
+@covers("E331", "attack 2")
 def test_a_single_run_that_takes_too_long_is_put_off_and_named(flows, database):
     daemon = flows.serve(**LIMITS)
     conn = database.connect()
@@ -102,7 +102,7 @@ def test_a_single_run_that_takes_too_long_is_put_off_and_named(flows, database):
     until(lambda: is_completed(database, bad), 20)
 
 
-@covers("E331")
+@covers("E331", "attack 2")
 def test_what_is_never_done_is_told_from_outside_while_recovery_goes_on(flows, database):
     flows.flow("alpha")
     daemon = flows.serve(
@@ -135,7 +135,7 @@ def test_what_is_never_done_is_told_from_outside_while_recovery_goes_on(flows, d
     until(lambda: daemon.ask()["state"] == "healthy", 30)
 
 
-@covers("outside 4")
+@covers("outside 4", "use 1")
 def test_a_started_task_whose_message_is_gone_with_its_worker_is_executed_again(setup, database):
     setup.flow("alpha")
     first = setup.serve("one", worker={"heartbeat_interval": "300ms"}, recovery={"lease": "1s"})

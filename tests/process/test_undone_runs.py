@@ -6,6 +6,8 @@ import os
 import signal
 from typing import Any
 
+from support.covers import covers
+
 from pgflowd.testing import run_flow
 from pgflowd.testing.until import until
 
@@ -162,6 +164,7 @@ def refund(charge):
 """
 
 
+@covers("promise 1")
 def test_a_handler_that_returns_after_its_run_has_failed_is_undone(setup, database, tmp_path):
     """S1 of the seeds, with a config that sets nothing."""
     ledger = tmp_path / "ledger"

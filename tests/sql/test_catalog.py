@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 CATALOG = json.loads((Path(__file__).parent / "catalog.json").read_text())
 FUNCTIONS = {function["name"]: function for function in CATALOG["functions"]}
@@ -294,6 +295,7 @@ def test_no_table_is_published_that_is_not_there(plain):
     assert set(CATALOG["tables"]) <= set(found)
 
 
+@covers("use 3")
 def test_a_function_that_sets_a_planner_switch_compiles_nothing(plain):
     """A plan whose scan or sort is switched off costs 1e10, so PostgreSQL would compile it."""
     query = """

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from psycopg.types.json import Jsonb
+from support.covers import covers
 
 
 def test_flow_exists(suite):
@@ -119,6 +120,7 @@ def test_flows_have_a_type(suite):
 DEPLOY = "select * from pgflow.analyze_and_create_flow(%s, %s::jsonb, %s::jsonb)"
 
 
+@covers("promise 9")
 def test_its_workers_deploy_a_flow(suite):
     options = Jsonb({"max_attempts": 2, "base_delay": 1, "timeout": 9, "flow_type": "flow"})
     steps = [

@@ -118,7 +118,7 @@ def test_workers_silent_since_before_the_cutoff_go(suite):
     assert set(suite.column("select function_name from pgflow.workers")) == {"4", "5"}
 
 
-@covers("database 7")
+@covers("database 7", "promise 7")
 def test_a_worker_that_a_task_names_goes_and_the_task_names_none(suite, runs):
     suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
     assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")

@@ -396,7 +396,7 @@ def test_two_claimers_of_one_message_get_one_record(shared):
     assert shared.value("select attempts_count from pgflow.step_tasks") == 1
 
 
-@covers("outside 15")
+@covers("outside 15", "promise 8")
 @pytest.mark.parametrize("major", [15, 18])
 def test_the_slowest_of_100_calls_of_a_session_costs_less_than_15_times_their_mean(
     server_of, major

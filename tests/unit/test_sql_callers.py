@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from support.covers import covers
 from support.definers import DEFINERS
 
 import pgflowd
@@ -171,6 +172,7 @@ def is_definer(file: SqlFile) -> bool:
     return "security definer" in COMMENT.sub("", (SQL / file.path).read_text())
 
 
+@covers("attack 1")
 def test_no_function_with_its_owner_s_rights_reaches_one_of_pgmq() -> None:
     callers = {
         file.full_name

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import pytest
 from playwright.sync_api import expect
+from support.covers import covers
 from support.dashboard import running
 from support.database import key
 
@@ -295,6 +296,7 @@ def test_the_script_has_at_most_300_lines():
     assert text.count("innerHTML") == text.count("createPolicy") == 1
 
 
+@covers("use 6")
 def test_the_dot_says_that_the_database_is_away(database, shop, proxy, tabs):
     shop.start()
     with running(proxy.dsn, auth="none") as served:

@@ -7,7 +7,7 @@ from support.covers import covers
 from support.odd_documents import ODD, addresses, plant
 
 
-@covers("row 105")
+@covers("row 105", "attack 6")
 @pytest.mark.parametrize("what", ODD)
 def test_no_page_is_lost_by_an_odd_row_of_a_daemon(web, shop, what):
     daemon = plant(shop, what)

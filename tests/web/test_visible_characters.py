@@ -16,7 +16,7 @@ from pgflowd.web.rendering import _TEMPLATES, _environment
 _SENT_BACK = re.compile(r'<input type="hidden"[^>]*>')  # which nobody sees
 
 
-@covers("row 105")
+@covers("row 105", "attack 14")
 def test_each_page_shows_them_as_escapes_and_none_is_lost(web, shop):
     words = {**web_states.full(shop), "step": "website", "code": "E210"}
     waits = shop.value("select run_id from pgflowd.waits where kind = 'signal' limit 1")

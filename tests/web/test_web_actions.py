@@ -9,6 +9,7 @@ from uuid import UUID
 import httpx
 import pytest
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from web.conftest import anybody
 
 from pgflowd.db import schema
@@ -164,6 +165,7 @@ def test_many_runs_are_counted_first_and_then_changed(jane, shop):
     assert again.json()["already"] == sorted(str(run) for run in runs[:2])
 
 
+@covers("friction 7")
 def test_a_retry_of_many_runs_is_asked_once_without_a_number(jane, shop):
     runs = [str(shop.start("send_email", {})) for _ in range(51)]
 

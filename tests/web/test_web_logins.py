@@ -152,6 +152,7 @@ def test_a_login_comes_from_our_page_and_is_a_form(files):
     assert found == [403, 415, 413, 413, 400]
 
 
+@covers("attack 16")
 def test_after_five_failures_a_minute_an_address_waits_and_no_name_does(files):
     web = {"auth": "password", "trusted_proxies": ("127.0.0.1",), **files}
     with running("", **web) as made, made.browser() as browser:
@@ -173,6 +174,7 @@ def test_after_five_failures_a_minute_an_address_waits_and_no_name_does(files):
         assert made.log.events().count("web.login_refused") == 2
 
 
+@covers("attack 16")
 def test_who_has_logged_in_with_a_browser_is_not_kept_out_by_strangers_of_its_address(files):
     with running("", auth="password", **files) as made, made.browser() as browser:
         assert log_in(browser, "jane", "correct horse").status_code == 303
@@ -190,6 +192,7 @@ def test_who_has_logged_in_with_a_browser_is_not_kept_out_by_strangers_of_its_ad
         assert wrong == [401] * 5 + [429]  # nor are guesses free there
 
 
+@covers("attack 16")
 def test_a_cookie_that_another_port_has_added_ends_no_login(files):
     with running("", auth="password", **files) as made, made.browser() as browser:
         cookies = log_in(browser, "jane", "correct horse").headers.get_list("set-cookie")
@@ -409,6 +412,7 @@ def log_in(
     return client.post(path, data=form, headers={**SAME, **headers})
 
 
+@covers("friction 8")
 def test_a_read_only_dashboard_says_once_why(files, database, shop):
     shop.start()
     web = {"auth": "password", **files}

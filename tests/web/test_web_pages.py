@@ -297,7 +297,7 @@ def test_what_a_code_means_is_said_without_a_database(empty_database, serve):
     assert document.json()["code"] == "E302"
 
 
-@covers("row 105")
+@covers("row 105", "attack 20")
 def test_a_run_that_waits_for_a_singleton_is_a_page_and_a_document(web, shop):
     start = "select run_id from pgflowd.start('send_email', '1', singleton_key => 'one')"
     first, second = shop.value(start), shop.value(start)
@@ -309,6 +309,7 @@ def test_a_run_that_waits_for_a_singleton_is_a_page_and_a_document(web, shop):
     assert web.get(f"/runs/{second}").status_code == 200
 
 
+@covers("attack 20")
 def test_printed_text_that_no_worker_writes_is_shown_as_it_is(web, shop):
     words = web_states.full(shop)
     odd = ["", " ", "x", "1e400 stdout a", "nan cut", "9" * 5000 + " stdout b", "12.3  c", "1 é d"]
@@ -321,6 +322,7 @@ def test_printed_text_that_no_worker_writes_is_shown_as_it_is(web, shop):
             assert web.get(address).status_code == 200, (printed, address)
 
 
+@covers("use 5")
 def test_open_runs_of_older_versions_are_counted(web, shop):
     for _ in range(2):
         shop.start("store_items", ["a"])
@@ -336,6 +338,7 @@ def test_open_runs_of_older_versions_are_counted(web, shop):
     assert "3 open runs" in page and "2 of them in" in page
 
 
+@covers("use 6")
 def test_a_list_says_apart_what_was_found_and_what_was_examined(web, shop):
     for _ in range(60):
         shop.start("send_email", {})
@@ -357,6 +360,7 @@ def test_an_error_of_several_lines_is_told_on_one(serve):
     assert "E301" in answer.text and "\\n" not in answer.text and "\\t" not in answer.text
 
 
+@covers("attack 19")
 def test_a_run_with_very_many_attempts_is_shown_in_parts(web, shop):
     run = shop.start("send_email", {})
     shop.claim_all("send_email")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from psycopg.types.json import Jsonb
+from support.covers import covers
 from support.dashboard import Running, running
 
 SECRET = "hunter2"
@@ -25,6 +26,7 @@ def test_a_secret_in_an_input_is_shown_only_if_it_may_be(database, shop, mode):
     assert "***" in values or mode == "shown"
 
 
+@covers("attack 15")
 @pytest.mark.parametrize("mode", ["redacted", "hidden", "shown"])
 def test_a_secret_in_a_label_or_an_error_is_shown_only_if_it_may_be(database, shop, mode):
     labels = Jsonb({"Password": SECRET, "env": "prod"})

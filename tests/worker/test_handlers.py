@@ -215,6 +215,7 @@ def test_the_last_attempt_promises_no_retry(start_worker):
     ]  # fmt: skip
 
 
+@covers("friction 2")
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_an_attempt_is_not_spent_if_the_other_side_asked_to_wait(start_worker, kind, tmp_path):
     module = f"""
@@ -250,6 +251,7 @@ def test_an_attempt_is_not_spent_if_the_other_side_asked_to_wait(start_worker, k
     assert worker.records("task.failed") == []
 
 
+@covers("friction 2")
 def test_an_attempt_is_spent_after_at_most(start_worker):
     body = "raise RetryAfter(30, 'busy', spend=False, at_most='20s') if run else 0"
     worker = start_worker(one_step(body, 1))

@@ -558,6 +558,7 @@ def test_what_handlers_log_carries_the_task(start_worker):
     assert [(r["stream"], r["text"]) for r in worker.records("task.output")] == [("stderr", "oops")]
 
 
+@covers("friction 4")
 def test_loggers_of_libraries_have_the_levels_of_the_config(start_worker):
     module = """
         import logging

@@ -67,6 +67,7 @@ def said(notes: Path) -> list[tuple[str, int]]:
     return [(word, int(pid)) for word, pid in map(str.split, lines)]
 
 
+@covers("friction 3")
 def test_each_runner_enters_once_and_leaves_at_its_end(start_worker, notes):
     worker = start_worker(module(notes, SYNC), max_concurrency=2, max_tasks_per_runner=5)
 
@@ -120,7 +121,7 @@ def test_a_killed_runner_leaves_nothing(start_worker, notes):
     assert [word for word, _ in said(notes)] == ["entered"]
 
 
-@covers("E433")
+@covers("E433", "friction 3")
 @pytest.mark.parametrize(
     ("fails", "why"),
     [

@@ -159,7 +159,7 @@ def reads_of(pid: int) -> int:
     return int(next(line for line in lines if line.startswith("syscr:")).split()[1])
 
 
-@covers("row 49", "outside 17")
+@covers("row 49", "outside 17", "use 2")
 @pytest.mark.own_session
 @pytest.mark.parametrize(
     "flood",

@@ -72,7 +72,7 @@ def late(element: int) -> tuple[str, object]:
     return "late", {"paid": element}
 
 
-@covers("rule 37", "G22")
+@covers("rule 37", "G22", "promise 1")
 def test_a_handler_that_returns_after_its_run_was_cancelled_has_done_its_work(start):
     worker, run = start(RETURNS, 3)
 
@@ -122,7 +122,7 @@ def test_one_that_was_really_killed_is_late_without_an_output(start):
     assert text.startswith("killed, since its run or step had ended") and number == 9
 
 
-@covers("G22")
+@covers("G22", "promise 1")
 def test_an_async_handler_may_return_though_it_is_cancelled(start):
     body = """
         try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 from support.verbs import (
     KEPT_AS,
@@ -242,6 +243,7 @@ def test_each_verb_of_a_client_leaves_one_action_by_its_actor_or_the_role(
     assert methods == CALLS.keys() | STARTS | READS
 
 
+@covers("attack 18")
 def test_beside_who_somebody_says_to_be_stands_the_role_of_the_session(own: LeaseDatabase) -> None:
     run, conn = own.start(own.flow()), own.connect()
     with conn.transaction(force_rollback=True):

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase, element
 
 START = """
@@ -381,6 +382,7 @@ def test_one_that_cannot_be_told_spoils_no_other(own: LeaseDatabase) -> None:
 RESCHEDULE = "select pgflowd.reschedule(%s, after => %s::uuid[], after_keys => %s::text[])"
 
 
+@covers("promise 9")
 def test_a_run_begins_after_others_by_their_keys(own: LeaseDatabase) -> None:
     flow = own.flow()
     first = start(own, flow, key="order 7")
@@ -399,6 +401,7 @@ def test_a_run_begins_after_others_by_their_keys(own: LeaseDatabase) -> None:
     assert status(own, waiter.run_id) == "started"
 
 
+@covers("promise 9")
 def test_a_planned_run_waits_for_other_runs_instead(own: LeaseDatabase) -> None:
     flow = own.flow()
     old, new = start(own, flow), start(own, flow, key="new")

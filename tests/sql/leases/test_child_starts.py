@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from sql.leases.test_waits_for_runs import wait_for
 from support.child_runs import begun, child_of, family, process, start_child, statuses
+from support.covers import covers
 from support.database import Row
 from support.leases import LeaseDatabase
 
@@ -237,6 +238,7 @@ def await_runs(db: LeaseDatabase, task: Row, *runs: UUID, **ask: str) -> None:
     process(db)
 
 
+@covers("attack 8")
 @pytest.mark.parametrize(("on_conflict", "generations"), [("wait", 1), ("replace", 1), ("wait", 2)])
 def test_a_child_that_could_not_begin_before_a_run_above_it_ends_is_refused(
     own: LeaseDatabase, on_conflict: str, generations: int
@@ -272,6 +274,7 @@ def test_a_child_whose_flow_gives_it_the_key_of_a_run_above_it_is_refused(
         start_child(own, task, flow)
 
 
+@covers("attack 8")
 def test_a_child_that_would_wait_for_who_waits_for_its_parent_is_refused(
     own: LeaseDatabase,
 ) -> None:
@@ -288,6 +291,7 @@ def test_a_child_that_would_wait_for_who_waits_for_its_parent_is_refused(
     assert execute(own.conn, undecided_tasks()) == []
 
 
+@covers("attack 8")
 @pytest.mark.parametrize("way", ["await", "line"])
 def test_runs_that_wait_for_each_other_are_told(own: LeaseDatabase, way: str) -> None:
     """Neither could be seen where it began."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase, Row
 
 from pgflowd import Flow
@@ -37,6 +38,7 @@ def ours(db: LeaseDatabase, run: Any) -> Row:
     return row
 
 
+@covers("friction 6")
 @pytest.mark.parametrize(
     "start",
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sql.leases import test_step_limits as limits
+from support.covers import covers
 from support.database import Row
 from support.leases import LeaseDatabase, element
 from support.rows_read import rows_by_relation
@@ -104,6 +105,7 @@ def paused_flow(db: LeaseDatabase) -> None:
     db.value("select pgflowd.pause_flow('gated')")
 
 
+@covers("attack 9")
 @pytest.mark.parametrize("pause", [paused_run, paused_flow])
 def test_who_is_paused_is_in_the_way_of_no_claim(
     own: LeaseDatabase, filled: uuid.UUID, pause: Any

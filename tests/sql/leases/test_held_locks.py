@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from sql.leases.test_step_limits import define, limited
+from support.covers import covers
 from support.leases import LeaseDatabase
 
 KEYS = "select kind, name from pgflowd.locks order by 1, 2"
@@ -43,6 +44,7 @@ def held(own: LeaseDatabase) -> Iterator[LeaseDatabase]:
     stranger.close()
 
 
+@covers("attack 4")
 def test_starts_with_a_singleton_key_go_on(held: LeaseDatabase) -> None:
     first = held.row(START, "flow_held", "k", "reject")
     second = held.row(START, "flow_held", "k", "wait")
@@ -56,6 +58,7 @@ def test_starts_with_a_singleton_key_go_on(held: LeaseDatabase) -> None:
     assert held.value(status, second.run_id) == "started"
 
 
+@covers("attack 4")
 def test_schedules_tick(held: LeaseDatabase) -> None:
     ticked = held.value(
         "select pgflowd.tick(name, due_at, due_at + interval '1 h', array[due_at])"
@@ -67,6 +70,7 @@ def test_schedules_tick(held: LeaseDatabase) -> None:
     )
 
 
+@covers("attack 4")
 def test_tasks_with_a_limit_begin_and_their_places_are_passed_on(held: LeaseDatabase) -> None:
     for _ in range(3):
         held.start("flow_held")
@@ -77,6 +81,7 @@ def test_tasks_with_a_limit_begin_and_their_places_are_passed_on(held: LeaseData
     assert held.value("select count(*) from pgflow.runs where status = 'completed'") == 3
 
 
+@covers("attack 4")
 def test_flows_are_defined_tuned_and_paused(held: LeaseDatabase) -> None:
     define(held, "flow_new")
     held.value("select pgflowd.set_option('flow_held', 'a', 'limit', '2')")
@@ -141,6 +146,7 @@ def test_a_flow_without_keys_and_limits_locks_no_name_but_that_of_its_definition
     assert own.rows(KEYS) == []
 
 
+@covers("attack 20")
 def test_of_a_locked_flow_no_key_is_locked(own: LeaseDatabase) -> None:
     """20,000 due runs with keys were as many locks, in memory, at each look."""
     flow, other = own.flow(), own.connect()

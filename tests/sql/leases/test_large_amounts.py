@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 from support.rows_read import rows_read
 
@@ -93,6 +94,7 @@ def test_a_call_for_one_kind_and_a_postponement_need_nothing_that_is_due(
     db.rows("select pgflowd.postpone_due(%s, 'x')", part)
 
 
+@covers("attack 11")
 def test_many_signals_to_a_planned_run_are_read_once(own: LeaseDatabase) -> None:
     db = own
     flow = db.flow("a")
@@ -118,6 +120,7 @@ def test_many_signals_to_a_planned_run_are_read_once(own: LeaseDatabase) -> None
     assert read < 12 * many
 
 
+@covers("use 1")
 @pytest.mark.parametrize(
     "take", ["delete from pgmq.q_{}", "select pgmq.archive('{0}', msg_id) from pgmq.q_{0}"]
 )
@@ -143,6 +146,7 @@ def test_a_started_task_whose_message_is_gone_is_recovered_by_its_attempt(
     assert db.status(run) == "completed"
 
 
+@covers("attack 13")
 def test_an_attempt_of_a_cancelled_run_whose_worker_died_is_closed(own: LeaseDatabase) -> None:
     db = own
     flow = db.flow("a")

@@ -212,7 +212,7 @@ def test_a_lost_result_and_the_end_of_the_undo_miss_each_other_never(own: LeaseD
     assert (world.status(run), sorted(world.undone)) == ("undone", [("a", 0), ("b", 0)])
 
 
-@covers("G22")
+@covers("G22", "attack 10")
 @pytest.mark.parametrize("by", ["a worker", "another runtime", "nobody that lived"])
 def test_what_was_attempted_is_undone_though_the_run_was_tried_again(
     db: LeaseDatabase, by: str

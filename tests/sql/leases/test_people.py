@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from sql.leases.test_needs import gated
 from sql.leases.test_step_limits import limited
+from support.covers import covers
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase
 
@@ -566,6 +567,7 @@ def test_a_limit_holds_for_people_and_is_free_when_their_run_is_cancelled(
 EXTEND = "select pgflowd.task_extend(%s, %s, %s, %s::interval, %s, %s)"
 
 
+@covers("promise 9")
 def test_a_person_makes_the_lease_of_a_task_longer(db: LeaseDatabase, jane: Person) -> None:
     flow = db.flow()
     db.start(flow)
@@ -607,6 +609,7 @@ def test_only_who_has_a_task_makes_its_lease_longer(db: LeaseDatabase, jane: Per
 ANY = "select * from pgflowd.task_claim(null, %s, interval '1 day', 'jane')"
 
 
+@covers("promise 9")
 def test_one_claim_over_all_flows_takes_what_waits_for_longest(own: LeaseDatabase) -> None:
     first, second, third = gated(own), gated(own), own.flow()
     later, sooner = own.start(first), own.start(second)
@@ -633,6 +636,7 @@ def test_a_claim_that_finds_nothing_leaves_no_row_of_the_person(own: LeaseDataba
     assert own.column("select worker_id from pgflow.workers") == []
 
 
+@covers("promise 9")
 def test_a_task_tells_how_often_it_has_stalled(own: LeaseDatabase) -> None:
     flow = own.flow()
     run = own.start(flow)

@@ -401,6 +401,7 @@ def test_a_person_with_a_task_of_a_cancelled_run_holds_up_nobody(own: LeaseDatab
 MOVE = "select pgflowd.reschedule(%s, singleton_key => %s)"
 
 
+@covers("promise 9")
 def test_a_run_in_line_gets_another_key_and_those_behind_it_move_up(own: LeaseDatabase) -> None:
     flow = own.flow()
     holder, first, second = start(own, flow), start(own, flow), start(own, flow)

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from support.child_runs import begun, child_of, start_child
+from support.covers import covers
 from support.leases import LeaseDatabase
 from support.undo import UndoWorld, steps_of
 
@@ -28,6 +29,7 @@ def start(db: LeaseDatabase, flow: str, **wishes: Any) -> Any:
     return db.value(query, flow, *wishes.values())
 
 
+@covers("attack 3", "attack 17")
 @pytest.mark.parametrize("has_wishes", [True, False])
 def test_a_run_that_has_the_id_of_a_child_is_not_its_output(
     own: LeaseDatabase, has_wishes: bool
@@ -64,6 +66,7 @@ def test_a_run_that_has_the_key_and_the_id_of_a_child_gets_no_parent(own: LeaseD
     assert own.column(query, squatted) == [None]
 
 
+@covers("attack 3")
 @pytest.mark.parametrize(
     "wishes", [{"key": TICK}, {"singleton_key": "schedule nightly"}], ids=["key", "singleton"]
 )
@@ -107,6 +110,7 @@ def test_a_schedule_tells_that_its_key_is_taken(own: LeaseDatabase, overlap: str
     assert f"run {squatted} has a key of schedule 'nightly', and is no run of it" in error
 
 
+@covers("attack 3")
 def test_an_undo_takes_the_next_id_where_its_own_is_taken(own: LeaseDatabase) -> None:
     world = UndoWorld(own, steps_of("a", "b:a"))
     run = world.failed_run("b")

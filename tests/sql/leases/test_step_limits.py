@@ -611,6 +611,7 @@ def test_a_handler_that_asks_to_wait_gives_its_place_back(own: LeaseDatabase) ->
     assert violated(own) == []
 
 
+@covers("attack 9")
 def test_who_was_paused_comes_back_to_the_place_in_line_that_it_had(own: LeaseDatabase) -> None:
     flow = limited(own)
     runs = [own.start(flow) for _ in range(4)]
