@@ -215,12 +215,12 @@ class Sweeper:
         failure, text = failure_of(error)
         known = {
             "code": getattr(error, "code", "E331"),
-            "text": text,
+            "text": text.partition(r"\n")[0],  # the log also has where in SQL it happened
             "next": getattr(error, "next", None)
             or (TOO_LONG if sqlstate_of(error) == "57014" else NEXT),
         }
         level = "warning" if failure is DatabaseFailure.RETRY else "error"
-        is_known = before is not None and before["text"] == text
+        is_known = before is not None and before["text"] == known["text"]
         fields = {"part": part.value, "code": known["code"], "error": text, "next": known["next"]}
         self._log.write("debug" if is_known else level, "sweeper.failed", **fields)
         return known
