@@ -124,6 +124,7 @@ def test_what_is_never_done_is_told_from_outside_while_recovery_goes_on(flows, d
     assert daemon.ask()["state"] == "degraded"
     assert problem["text"].startswith("the sweeper has not got done for ")
     assert "what is due; the last error (what is due): canceling" in problem["text"]
+    assert "\\n" not in problem["text"]
     assert "raise [database] statement_timeout" in problem["next"]
     assert daemon.ask()["sweeper"]["due_late_s"] > 10
     run_id = start_marked(flows, database, s=0.2)
