@@ -159,6 +159,9 @@ class DatabaseLink:
                 is_ready = True
             try:
                 work(conn)
+            except StopRequested:
+                conn.close()
+                raise
             except CONNECTION_ERRORS as error:
                 self._on_lost(error)
 

@@ -104,6 +104,18 @@ def project() -> Iterator[Path]:
         yield root
 
 
+@covers("use 7")
+def test_it_leaves_nothing_open_at_its_end(project: Path):
+    dev = Dev(project, PYTHONWARNINGS="default")
+    try:
+        dev.prints("ready in")
+        dev.command("runs", "start", "double", "4", "--follow")
+    finally:
+        assert dev.stop() == 0
+
+    assert "ResourceWarning" not in dev.output
+
+
 def test_another_terminal_finds_it_and_a_changed_shape_is_recreated(project: Path):
     dev = Dev(project)
     try:
