@@ -48,8 +48,10 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
     except PermissionError:
         owner = owner_of(path) or "another user"
         raise Denied(f"{path} belongs to {owner}; ask as that user, or as root") from None
-    except (OSError, ValueError):
-        text = f"the daemon at {path} does not answer"
+    except (OSError, ValueError) as error:
+        is_full = isinstance(error, BlockingIOError)
+        why = ": too many other requests wait for it" if is_full else ""
+        text = f"the daemon at {path} does not answer{why}"
         raise RunError(text, code="E414", next="read its log, or try again") from None
 
 

@@ -150,11 +150,14 @@ def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> d
     """
     Send a request from a command. OSError: no daemon; ValueError: not a valid answer.
 
+    BlockingIOError: so many others wait for the daemon that there was no room in time.
     PermissionError: the socket is another user's, who may have taken the name of our directory.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon_socket:
+        limit = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1_000_000))
+        daemon_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        daemon_socket.connect(str(path))  # with a timeout of Python's it would not wait for room
         daemon_socket.settimeout(timeout_s)
-        daemon_socket.connect(str(path))
         if not _is_believed(daemon_socket, path):
             raise PermissionError(f"another user listens at {path}")
         daemon_socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")

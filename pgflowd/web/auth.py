@@ -8,6 +8,7 @@ answers the pages for logging in and out. `Asked` is how it is mounted: the appl
 from __future__ import annotations
 
 import hmac
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope
 
 from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.errors import ConfigError, Problem
 from pgflowd.web import request_checks as checks
 from pgflowd.web.bodies import read_form
 from pgflowd.web.failed_logins import FailedLogins, keys_of
@@ -37,7 +39,7 @@ from pgflowd.web.sessions import (
 )
 from pgflowd.web.users import User
 
-FindUser = Callable[[Scope], Awaitable[User | None]]
+FindUser = Callable[[Scope], Awaitable[User | None] | User | None]
 """Of an application that mounts the dashboard: who has sent this request."""
 
 
@@ -64,9 +66,15 @@ class Asked:
         return scope
 
     async def user_of(self, scope: Scope) -> User:
-        user = await self._find(scope)
+        found = self._find(scope)
+        user = await found if inspect.isawaitable(found) else found
         if user is None:
             raise NotLoggedIn("nobody is logged in", "log in to the application")
+        if not isinstance(user, User):
+            name = getattr(self._find, "__qualname__", type(self._find).__name__)
+            text = f"{name}(scope) has returned the user of a request as {type(user).__name__}"
+            remedy = "it must return a pgflowd.web.User, or None for a stranger"
+            raise ConfigError([Problem("E103", text, next=remedy)])
         return user
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:

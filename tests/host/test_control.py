@@ -10,6 +10,7 @@ import socket
 import stat
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,45 @@ def test_only_so_many_are_served_at_a_time(desk):
         line.close()
     until(lambda: not desk.clients, 3)
     assert control.ask(desk.path, "status") == {"asked": "status"}
+
+
+def test_a_command_waits_for_room_at_a_socket_that_many_ask(tmp_path):
+    with contextlib.ExitStack() as lines, ThreadPoolExecutor(1) as pool:
+        place, fill = crowded(tmp_path, lines)
+        with pytest.raises(BlockingIOError):
+            control.ask(place.path, "status", timeout_s=0.1)
+        asked = pool.submit(control.ask, place.path, "status", timeout_s=60)
+        with pytest.raises(TimeoutError):
+            asked.result(timeout=0.3)  # it waits
+
+        for line in fill:
+            line.close()
+        until(lambda: answered(place) or asked.done())
+
+        assert asked.result(timeout=30) == {"asked": "status"}
+        place.close()
+
+
+def crowded(directory, lines):
+    """A socket that nobody serves, and the connections that fill its queue."""
+    place, fill = ControlSocket(directory / "control"), []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            line = lines.enter_context(socket.socket(socket.AF_UNIX))
+            line.setblocking(False)
+            line.connect(str(place.path))
+            fill.append(line)
+    return place, fill
+
+
+def answered(place):
+    place.accept()
+    for client in list(place.clients.values()):
+        if client.answer:
+            place.write(client)
+        elif request := place.read(client):
+            place.answer(client, {"asked": request.command})
+    return False
 
 
 def test_the_lock_identifies_the_owner_of_the_socket(tmp_path):

@@ -87,6 +87,16 @@ def test_a_daemon_that_does_not_answer_is_e414(setup, database):
 
     assert done.returncode == 3
     assert "E414" in done.stderr
+
+    with contextlib.ExitStack() as lines:  # as many wait for it as may
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                line = lines.enter_context(socket.socket(socket.AF_UNIX))
+                line.setblocking(False)
+                line.connect(str(daemon.control))
+        done = daemon.command("status")
+    assert done.returncode == 3
+    assert "E414" in done.stderr and "too many other requests wait for it" in done.stderr
     daemon.send(signal.SIGCONT)
 
 

@@ -112,5 +112,26 @@ def test_a_function_that_fails_is_a_page_with_a_number(database, serve, caplog):
     assert number in caplog.text and "no such session" in caplog.text
 
 
+def test_a_function_that_is_not_async_knows_its_users(database, serve):
+    def user(scope: Any) -> User | None:
+        return User("jane") if (b"cookie", b"session=of-jane") in scope["headers"] else None
+
+    address = serve(app(database.dsn, user=user))
+
+    assert httpx.get(address, headers=JANE, timeout=30).status_code == 200
+    assert httpx.get(address, timeout=30).status_code == 401
+
+
+def test_a_function_that_returns_no_user_is_named_in_the_log(database, serve, caplog):
+    def name_of(scope: Any) -> Any:
+        return "jane"
+
+    answer = httpx.get(serve(app(database.dsn, user=name_of)), timeout=30)
+
+    assert answer.status_code == 503 and "nobody can log in now" in answer.text
+    assert "E103" in caplog.text and "name_of(scope) has returned" in caplog.text
+    assert "it must return a pgflowd.web.User, or None" in caplog.text
+
+
 async def jane(scope: Any) -> User:
     return User("jane", may_act=True)
