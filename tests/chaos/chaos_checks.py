@@ -209,8 +209,11 @@ def _of_queues(conn: psycopg.Connection[Any]) -> list[str]:
     versions = conn.execute("select flow_slug from pgflowd.versions").fetchall()
     for slug in sorted({*RUNS, *(slug for (slug,) in versions)}):
         names = {part: sql.Identifier("pgmq", f"{part[0]}_{slug.lower()}") for part in QUEUES}
+        queue = sql.Literal(f"q_{slug.lower()}")
+        gone = sql.SQL(chaos_messages.GONE).format(archive=names["archive"], queue=queue)
         for name, query in OF_EACH_FLOW.items():
-            asked = sql.SQL(query).format(flow=sql.Literal(slug), **names)
+            names_or_gone = {**names, "archive": gone} if name.startswith("I7") else names
+            asked = sql.SQL(query).format(flow=sql.Literal(slug), **names_or_gone)
             found.append(_rows(conn, f"{slug}: {name}", asked.as_string(conn)))
     return list(filter(None, found))
 

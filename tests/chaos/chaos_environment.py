@@ -76,7 +76,7 @@ create table chaos_retried (run_id uuid);
 create table chaos_verbs (run_id uuid, verb text);
 create table chaos_pruned (run_id uuid, status text);
 create table chaos_gone_signals (signal_id bigint);
-create table chaos_taken (run_id uuid, step_slug text, task_index int);
+create table chaos_taken (run_id uuid, step_slug text, task_index int, queue text, msg_id bigint);
 create function chaos_slowly() returns trigger language plpgsql as
 $$ begin perform pg_sleep(0.04); return new; end $$;
 create function chaos_remember() returns trigger language plpgsql set search_path = public as $$

@@ -14,11 +14,13 @@ from psycopg.rows import tuple_row
 
 SHOWN = 5
 TAKE = """
-with gone as (delete from pgmq."{queue}" where random() < 0.5 returning message)
+with gone as (delete from pgmq."{queue}" where random() < 0.5 returning msg_id, message)
 insert into chaos_taken
-  select (message ->> 'run_id')::uuid, message ->> 'step_slug', (message ->> 'task_index')::int
+  select (message ->> 'run_id')::uuid, message ->> 'step_slug', (message ->> 'task_index')::int,
+         '{queue}', msg_id
     from gone where message ? 'task_index'
 """
+GONE = "(select msg_id from {archive} union select msg_id from chaos_taken where queue = {queue})"
 TASKS = """
 with task as (
   select distinct t.* from chaos_taken

@@ -10,6 +10,7 @@ from uuid import uuid4
 import chaos  # noqa: F401  (which knows where the other houses are)
 import chaos_checks
 import chaos_daemons
+import chaos_rights
 import pytest
 from chaos_environment import RUNS, TABLES, Window
 
@@ -56,6 +57,7 @@ def checked(database, tmp_path) -> Told:
         signalled=set(),
         tuned=[0],
         leftovers=list,
+        rights=chaos_rights.rights(conn),
     )
 
 
