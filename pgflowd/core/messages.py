@@ -207,10 +207,10 @@ class NextDue(Message):
 @dataclass(frozen=True)
 class ServeVersions(Message):
     """The flows of the versions of a name that are to be served: the current one, and those with
-    open runs. From the listener before it is ready, and from the sweeper."""
+    open runs, oldest first. From the listener before it is ready, and from the sweeper."""
 
     name: str
-    flows: list[str]
+    flows: dict[str, int | None]  # how many open runs each has; None for the current one
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ VERSIONS_CHANGED = "versions"  # on channel pgflowd
 Connection = psycopg.Connection[Any]
 _NO_SUCH = (
     psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedColumn,
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.InsufficientPrivilege,
 )
@@ -46,17 +47,20 @@ class Version:
         })  # fmt: skip
 
 
-def served_versions(conn: Connection) -> list[tuple[str, list[str]]]:
+def served_versions(conn: Connection) -> list[tuple[str, dict[str, int | None]]]:
     """
-    Return each name that has versions, with the flows of those that are to be served.
+    Return each name that has versions, with the flows of those that are to be served, and how many
+    open runs each of the old ones has.
 
     An older schema has none, and is not refused here: workers say so.
     """
     try:
-        rows = conn.execute("select name, flow_slugs from pgflowd.served_versions()").fetchall()
+        rows = conn.execute(_SERVED_VERSIONS).fetchall()
     except _NO_SUCH:
         return []
-    return [(_text(name), list(map(_text, slugs))) for name, slugs in rows]
+    return [
+        (_text(name), dict(zip(map(_text, slugs), open, strict=True))) for name, slugs, open in rows
+    ]
 
 
 def versions_of(name: str, shape: Shape | None = None) -> Query[list[Version]]:
@@ -92,6 +96,7 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
+_SERVED_VERSIONS = "select name, flow_slugs, open_runs from pgflowd.served_versions()"
 _VERSIONS_OF = """
 select version, flow_slug, is_current, deployed_at, deployed_by, code, has_shape
   from pgflowd.versions_of(%s, %s::jsonb)

@@ -32,7 +32,7 @@ declare
     pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,
     pgflowd.run_timeline, pgflowd.run_troubles, pgflowd.runs_by_id, pgflowd.schedule_troubles,
-    pgflowd.search_runs, pgflowd.signal, pgflowd.stalled_tasks, pgflowd.step_strip, pgflowd.sweeper_sleeps, pgflowd.task_wake,
+    pgflowd.search_runs, pgflowd.served_versions, pgflowd.signal, pgflowd.stalled_tasks, pgflowd.step_strip, pgflowd.sweeper_sleeps, pgflowd.task_wake,
     pgflowd.tell_daemon, pgflowd.undecided_tasks, pgflowd.value_part, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{

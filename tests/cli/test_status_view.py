@@ -64,6 +64,15 @@ def test_a_healthy_daemon_on_a_wide_screen():
     ]  # fmt: skip
 
 
+def test_an_old_version_says_so_and_how_many_runs_it_still_has():
+    old = flow("orders", old_version_of="orders", open_runs=3)
+    lines = status_lines(status(old, flow("orders_2", old_version_of=None, open_runs=None)), WIDE)
+
+    assert lines[5].startswith(" orders (old)  ● 820")
+    assert lines[6].startswith(" orders_2      ● 820")
+    assert lines[7:] == [" orders: old version of orders, 3 open runs"]
+
+
 def test_without_a_database_its_state_is_shown():
     nothing = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
     lines = status_lines(status(database={"state": "down", **nothing}), WIDE)

@@ -336,13 +336,18 @@ def flows_shape(conn, slug: str) -> dict:
 
 
 def test_what_is_served_is_the_current_version_and_those_with_open_runs(conn, orders):
-    served = "select name, flow_slugs from pgflowd.served_versions()"
+    served = "select * from pgflowd.served_versions()"
     for each in (FIRST, SECOND, THIRD):
         orders(each)
 
-    assert conn.execute(served).fetchall() == [("orders", ["orders_3"])]
-    conn.execute("select pgflow.start_flow('orders', '1')")
-    assert conn.execute(served).fetchall() == [("orders", ["orders", "orders_3"])]
+    assert conn.execute(served).fetchall() == [("orders", ["orders_3"], [None])]
+    for _ in range(2):
+        conn.execute("select pgflow.start_flow('orders', '1')")
+    conn.execute("select pgflowd.start('orders', '1', start_at => now() + interval '1 day')")
+    conn.execute("select pgflowd.start('orders_2', '1', start_at => now() + interval '1 day')")
+    assert conn.execute(served).fetchall() == [
+        ("orders", ["orders", "orders_2", "orders_3"], [2, 1, None]),
+    ]  # fmt: skip
 
 
 def test_the_list_of_flows_has_the_current_version_and_counts_the_old_ones(conn, orders):

@@ -11,6 +11,7 @@ from support.proxy import ProxyProcess
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
 
+OLD = ("slug", "old_version_of", "open_runs")
 FIRST = """
 from pgflowd import Flow
 flow = Flow("orders")
@@ -86,7 +87,10 @@ def test_open_runs_end_in_their_version_with_the_new_code(setup, database):
     reloaded = daemon.command("reload")
     assert reloaded.returncode == 0, reloaded.stderr + daemon.log.read_text()[-3000:]
     new = started(daemon, database)
+    versions = [[flow[key] for key in OLD] for flow in daemon.ask()["flows"]]
 
+    assert versions == [["orders", "orders", 1], ["orders_2", None, None]]
+    assert "orders: old version of orders, 1 open run\n" in daemon.command("status").stdout
     assert ended(database, new) == {"ship": "shipped"}
     assert ended(database, old) == {"charge": [1, None]}
     until(lambda: [flow["slug"] for flow in daemon.ask()["flows"]] == ["orders_2"], 10)

@@ -59,6 +59,8 @@ COUNTS = dict[str, int]
 DAEMON_FLOW = {
     "slug": str,
     "undoes": str | None,
+    "old_version_of": str | None,
+    "open_runs": int | None,
     **CHILD,
     "worker_id": UUID | None,
     "running": int,

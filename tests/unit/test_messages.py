@@ -72,7 +72,7 @@ ALL = [
     LookAtQueues(),
     LookAtDue(),
     NextDue("alpha", 1234.5),
-    ServeVersions("alpha", ["alpha", "alpha_2"]),
+    ServeVersions("alpha", {"alpha": 3, "alpha_2": None}),
     LookAtVersions(),
     LookAtDaemons(),
     StatusWanted(),

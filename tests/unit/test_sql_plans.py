@@ -33,7 +33,6 @@ PLAIN = {  # they read by a key, or small tables
     "pgflowd.define",
     "pgflowd.deploy_version",
     "pgflowd.flow_shape",
-    "pgflowd.served_versions",
     "pgflowd.versions_of",
     "pgflowd.output_channel",
     "pgflowd.unserved_queues",

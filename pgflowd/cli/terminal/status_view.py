@@ -54,6 +54,9 @@ def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = Fals
     ages = [flow["age_s"] for flow in flows if flow.get("age_s") is not None]
     if ages:
         lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
+    for flow in flows:
+        if text := _old_version(flow):
+            lines += screen.wrapped(f"{flow['slug']}: {text}", head=" ", indent=3)
     parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
     return lines + problem_lines(status["problems"], screen, parked)
 
@@ -192,13 +195,14 @@ def _member(
 def flow_cells(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
     """A row of the table of flows."""
     state, dash = flow["state"], screen.sign(DASH)
+    slug = f"{flow['slug']} (old)" if _old_version(flow) else flow["slug"]
     if state == ChildState.PARKED.value:
-        cells = [flow["slug"], screen.cell(child_mark(state), f" {state}"), ""]
+        cells = [slug, screen.cell(child_mark(state), f" {state}"), ""]
         return cells + [dash] * (len(TITLES) - 3)
     age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
     process = f" {flow['pid'] or state}  {_duration(age_s)}".rstrip()
     return [
-        flow["slug"],
+        slug,
         screen.cell(child_mark(state), process),
         _bar(flow["running"], flow["max_concurrency"], screen),
         _number(flow["queued"], dash),
@@ -210,6 +214,14 @@ def flow_cells(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
         _duration(flow["p95_s"], dash),
         str(flow["restarts"]),
     ]
+
+
+def _old_version(flow: Mapping[str, Any]) -> str:
+    """Of which flow it is an old version, and for how many runs. A daemon may be older than us."""
+    if not flow.get("old_version_of"):
+        return ""
+    runs = counted(flow["open_runs"], "open run")
+    return f"old version of {flow['old_version_of']}, {runs}"
 
 
 def _bar(running: int, most: int | None, screen: Screen) -> str:

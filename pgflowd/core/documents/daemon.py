@@ -69,6 +69,7 @@ class DaemonFacts:
     monotonic: float
     children: Mapping[str, ChildFacts] = field(default_factory=dict)
     warnings: Sequence[Mapping[str, Any]] = ()
+    old_versions: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name, open runs
 
     def of(self, child: ChildEntry | None) -> ChildFacts:
         return self.children.get(child.id, NO_FACTS) if child else NO_FACTS
@@ -80,6 +81,8 @@ class FlowStatus:
 
     slug: str
     undoes: str | None  # the flow whose runs it undoes
+    old_version_of: str | None  # the name of the flow of which it is not the current version
+    open_runs: int | None  # that it has as an old version
     state: str
     pid: int | None
     up_s: float | None
@@ -214,9 +217,8 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
     for child in (*tree.workers, *tree.observers):
         flow = child.spec.name or None
         whose = "" if flow else f"{child.id}: "
-        if child.state is ChildState.PARKED and child.error is not None:
-            code, text = child.error.code, child.error.text
-            found.append(_problem(code, flow, f"{whose}{text}", "pgflowd reload"))
+        if child.state is ChildState.PARKED and (error := child.error):
+            found.append(_problem(error.code, flow, f"{whose}{error.text}", "pgflowd reload"))
         elif child.exits and child.restarts and child.state is not ChildState.DISABLED:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
             text = f"{whose}restarted {often}: {child.exits[-1]}"
@@ -226,10 +228,9 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
         if child.state is ChildState.UP and child.spec.is_worker:
             found += _of_worker(child, facts)
     for child in tree.children:
-        for each in _listed(facts.of(child).numbers.get("problems")):
-            flow = child.spec.name or None
+        flow, numbers = child.spec.name or None, facts.of(child).numbers
+        for each in _listed(numbers.get("problems")):
             found.append(_problem(each.get("code"), flow, each.get("text"), each.get("next")))
-        numbers = facts.of(child).numbers
         database = _mapping(numbers.get("database"))
         if child.waiting_for or (child.state.is_alive and is_cut_off([numbers])):
             why = f": {database['error']}" if database.get("error") else ""
@@ -292,10 +293,10 @@ def _problem(code: Any, flow: str | None, text: Any, next: str | None) -> dict[s
 
 
 def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowStatus:
-    own = facts.of(child)
-    numbers = own.numbers
-    has_process, is_parked = child.state.is_alive, child.state is ChildState.PARKED
-    is_asleep = child.state is ChildState.ASLEEP
+    own, state = facts.of(child), child.state
+    numbers, has_process = own.numbers, state.is_alive
+    is_parked, is_asleep = state is ChildState.PARKED, state is ChildState.ASLEEP
+    old_version_of, open_runs = facts.old_versions.get(child.spec.name, (None, None))
     reported: dict[str, Any] = {key: numbers.get(key) for key in _NUMBERS}
     if is_asleep:
         reported["queued"] = 0  # a message would have woken it
@@ -303,6 +304,8 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowS
     return FlowStatus(
         slug=child.spec.name,
         undoes=child.spec.undoes,
+        old_version_of=old_version_of,
+        open_runs=open_runs,
         **_process(child, own, facts, idle),
         worker_id=own.worker_id,
         running=numbers.get("running", 0) if has_process else 0,

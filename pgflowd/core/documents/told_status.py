@@ -107,6 +107,8 @@ _FLOW = _object(
     {
         "slug": _text,
         "undoes": _maybe_text,
+        "old_version_of": _maybe_text,
+        "open_runs": _maybe_count,
         **_PROCESS,
         "worker_id": _id,
         "running": _count,

@@ -8,7 +8,7 @@ changed is a flow of the database, and has a worker of its own with the same cod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -35,7 +35,7 @@ class ServedFlow:
 
 
 def with_versions(
-    flows: Iterable[ServedFlow], versions: Mapping[str, Sequence[str]]
+    flows: Iterable[ServedFlow], versions: Mapping[str, Collection[str]]
 ) -> list[ServedFlow]:
     """The flows of the code, each replaced by those of its versions that are to be served."""
     flows = list(flows)

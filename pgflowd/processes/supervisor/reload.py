@@ -56,7 +56,7 @@ class Reloader:
         self._is_discovering = False
         self._warnings: list[Problem] = []  # of the config that was read last
         self._flows: list[ServedFlow] = []  # of the code that is served
-        self._versions: dict[str, list[str]] = {}  # by name: the flows to be served
+        self._versions: dict[str, dict[str, int | None]] = {}  # by name: see ServeVersions
         self._shapes: dict[str, Any] = {}  # by name: of the code that is served
         self._check: DefinitionCheck | None = None
         self._found = Discovered()  # while they are checked
@@ -211,11 +211,21 @@ class Reloader:
         wanted = [*single_specs(settings), *specs]
         supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
 
-    def serve_versions(self, name: str, slugs: list[str]) -> None:
-        """Other versions of a flow are to be served from now on."""
-        if self._versions.get(name) == slugs:
+    @property
+    def old_versions(self) -> dict[str, tuple[str, int]]:
+        """By its flow: the name of each old version that is to be served, and its open runs."""
+        return {
+            slug: (name, open_runs)
+            for name, flows in self._versions.items()
+            for slug, open_runs in flows.items()
+            if open_runs is not None
+        }
+
+    def serve_versions(self, name: str, flows: dict[str, int | None]) -> None:
+        """These versions of a flow are to be served from now on."""
+        before, self._versions[name] = self._versions.get(name, {}), flows
+        if before.keys() == flows.keys():
             return
-        self._versions[name] = slugs
         supervisor = self._supervisor
         base = [flow for flow in self._flows if flow.slug == name]
         if base and supervisor.tree.phase not in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:

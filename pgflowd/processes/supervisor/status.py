@@ -129,6 +129,7 @@ class StatusReporter:
             time.monotonic(),
             children,
             [problem_json(problem) for problem in self.warnings],
+            self._supervisor.reloader.old_versions,
         )
 
 
