@@ -61,12 +61,13 @@ create temp table ledger (event text, run_id uuid, step_slug text, task_index in
                           at float8, wall float8, pids jsonb)
 """
 KILLED_TABLE = "create temp table killed (pid int, at float8)"
-# `is_excused`: a process was killed between what a handler wrote down and the end of its attempt
+# `is_excused`: a process was killed between what a handler wrote down and the end of its attempt,
+# or so short before that its children had not noticed
 RETURNED = """
 create temp table returned as
 select line.*, attempt.outcome, exists (
          select from killed
-          where line.pids @> to_jsonb(killed.pid) and killed.at >= line.wall - 0.05
+          where line.pids @> to_jsonb(killed.pid) and killed.at >= line.wall - 1
             and (attempt.ended_at is null
                  or killed.at <= extract(epoch from attempt.ended_at) + 0.2)) as is_excused
   from ledger as line left join pgflowd.attempts as attempt using (token)
@@ -132,10 +133,9 @@ WRONG = {
           join pgflow.runs as run using (run_id)
           join pgflowd.step_options as option
             on option.flow_slug = run.flow_slug and option.step_slug = undid.step_slug
-         where undid.event = 'undid'
+         where undid.event = 'undid' and option.undo <> 'attempted'
            and not exists (select from ledger as done
-                            where (done.event = 'did'
-                                   or option.undo = 'attempted' and done.event = 'start')
+                            where done.event = 'did'
                               and (done.run_id, done.step_slug, done.task_index)
                                   = (undid.run_id, undid.step_slug, undid.task_index))""",
     "undone twice": """
