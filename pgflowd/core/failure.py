@@ -46,6 +46,9 @@ class RetryAfter(Exception):
     attempt, "1d" unless it says; one whose delay would end later is spent.
     """
 
+    delay_s: float = 0.0  # also of a subclass that does not call this `__init__`
+    at_most_s: float | None = None
+
     def __init__(
         self,
         delay: float | timedelta,

@@ -68,3 +68,13 @@ def test_a_group_is_unspent_if_all_in_it_are(
     failure = failure_of(ExceptionGroup("both", [KINDLY, *others]))
 
     assert (failure.at_most_s, failure.retry) == (at_most_s, retry)
+
+
+def test_a_subclass_that_says_no_delay_is_retried_at_once() -> None:
+    class Slower(RetryAfter):
+        def __init__(self) -> None:
+            pass
+
+    failure = failure_of(Slower())
+
+    assert (failure.delay_s, failure.at_most_s, failure.retry) == (0, None, True)

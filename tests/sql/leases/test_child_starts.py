@@ -211,6 +211,15 @@ def test_a_child_may_have_a_singleton_key(own: LeaseDatabase) -> None:
     assert statuses(own, children) == ["started", "blocked"]
 
 
+def test_a_child_without_a_key_cannot_say_what_happens_at_a_conflict(own: LeaseDatabase) -> None:
+    flow, task = own.flow(), begun(own, own.flow())
+
+    with pytest.raises(psycopg.Error, match="needs a singleton key") as error:
+        start_child(own, task, flow, on_conflict="existing")
+
+    assert error.value.sqlstate == "PF009"
+
+
 def test_a_parent_is_not_returned_as_its_own_child(own: LeaseDatabase) -> None:
     flow, task = own.flow(), begun(own, own.flow())
     own.do(HOLD, task.run_id)

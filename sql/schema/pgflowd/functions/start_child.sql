@@ -36,7 +36,7 @@ begin
   singleton_key := coalesce(wishes ->> 'singleton',
                             pgflowd._fill_template(singleton_key, parsed -> 'input', true));
   perform pgflowd._check_reserved(null, null, singleton_key);
-  if on_conflict in ('existing', 'reject')
+  if singleton_key is not null and on_conflict in ('existing', 'reject')
      and not pgflowd._lock_key(singleton_key, false) then
     return null;
   elsif not pgflowd._lock_leased(
