@@ -46,9 +46,6 @@ class RetryAfter(Exception):
     attempt, "1d" unless it says; one whose delay would end later is spent.
     """
 
-    delay_s: float = 0.0  # also of a subclass that does not call this `__init__`
-    at_most_s: float | None = None
-
     def __init__(
         self,
         delay: float | timedelta,
@@ -112,7 +109,8 @@ def failure_of(error: BaseException, *, is_last: bool = False) -> Failure:
     if isinstance(error, Fail):
         return Failure(name, clean(text or "Fail", MAX_MESSAGE_CHARS), retry=False)
     if isinstance(error, RetryAfter):
-        delay_s, at_most_s = error.delay_s, error.at_most_s
+        # a subclass may have left our `__init__` out
+        delay_s, at_most_s = getattr(error, "delay_s", 0.0), getattr(error, "at_most_s", None)
         is_final = is_last and at_most_s is None and text == _asked(delay_s)
         text += ", but no attempt is left" * is_final
         message = clean(text, MAX_MESSAGE_CHARS)
