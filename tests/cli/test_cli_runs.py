@@ -202,7 +202,7 @@ def test_list_for_programs(here, shop):
 
     assert set(run) == {
         "run_id", "flow", "status", "started_at", "ended_at", "steps", "steps_done", "error",
-        "start_at", "labels", "undo_of", "share",
+        "start_at", "labels", "title", "undo_of", "share",
     }  # fmt: skip
     assert (run["run_id"], run["status"], run["steps"]) == (str(done), "completed", 4)
 

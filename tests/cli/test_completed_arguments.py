@@ -20,9 +20,9 @@ FREE = (  # types of what a user makes up: numbers, times, JSON
     type(click.UUID),
 )  # fmt: skip
 FREE_TEXTS = {
-    "--reason", "--note", "--key", "--singleton", "--text", "--dedup", "--as", "--code", "--actor",
-    "--listen", "--database-url", "--instance", "schedules add CRON", "db set VALUE",
-    "web passwd NAME", "web token NAME",
+    "--reason", "--note", "--key", "--after-key", "--singleton", "--text", "--dedup", "--as",
+    "--code", "--actor", "--listen", "--database-url", "--instance", "schedules add CRON",
+    "db set VALUE", "web passwd NAME", "web token NAME",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def places(command: click.Command, ctx: click.Context, words: str) -> Iterator[P
         yield Place(f"{words} {shown}".removeprefix("pgflowd "), typed, argument)
         typed += {"run": " @last", "flow": " analyze_website"}.get(argument.name, " word")
     for option in (each for each in command.params if isinstance(each, click.Option)):
-        if not option.is_flag and option not in shared:
+        if not option.is_flag and not option.hidden and option not in shared:
             name = f"{words} {option.opts[0]}".removeprefix("pgflowd ")
             yield Place(name, f"{typed} {option.opts[0]}", option)
 

@@ -26,13 +26,14 @@ FLAGS = {  # what the surface promises, and no more
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
     "top": "", "reload": "", "wake": "", "docs": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
-                  " --after --after-mode --label --singleton --on-conflict",
+                  " --after --after-key --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --until --text --label --after --limit",
     "runs show": "--input --output --attempts --checkpoints --tree",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow --before --limit",
     "runs cancel": "--flow --status --since --label --yes --reason --undo",
     "runs retry": "--flow --status --since --label --yes --even-if-cancelled --reason --follow",
-    "runs signal": "--dedup", "runs reschedule": "--at --delay --expires --reason",
+    "runs signal": "--dedup",
+    "runs reschedule": "--at --delay --expires --after --singleton --reason",
     "runs pause": "--flow --status --since --label --yes --reason",
     "runs resume": "--flow --status --since --label --yes --reason",
     "flows pause": "--reason", "flows resume": "--reason",
@@ -44,6 +45,7 @@ FLAGS = {  # what the surface promises, and no more
     "runs reject": "--note", "signals list": "--run --open --limit",
     "tasks list": "--status --flow --run --needs --limit", "tasks wake": "--reason",
     "tasks claim": "--caps --as --lease", "tasks complete": "--as --token",
+    "tasks extend": "--lease --as --token",
     "tasks fail": "--reason --final --as --token", "tasks release": "--delay --needs --as --token",
     "flows list": "", "flows show": "", "flows graph": "--run --format", "flows diff": "",
     "flows deploy": "--take-code --yes --code --sql", "flows set": "",
@@ -154,7 +156,7 @@ FORMS = {
     "runs retry": Forms("runs retry @last", "retried", "runs",
                         "runs retry nothing", "is not a run", on="failed"),
     "runs reschedule": Forms("runs reschedule @last --expires 2d", "rescheduled", "runs",
-                             "runs reschedule @last", "--at, --delay or --expires", on="open"),
+                             "runs reschedule @last", "--at, --delay, --expires", on="open"),
     "runs prune": Forms("runs prune --older-than 1h --yes", "0 runs deleted", "deleted dry_run",
                         "runs prune --older-than 30", "it has no unit"),
     "runs delete": Forms("runs delete @last --yes", "deleted", "runs",
@@ -180,6 +182,9 @@ FORMS = {
                          on="open"),
     "tasks complete": Forms("tasks complete @last/website#0 1", "completed", "run_id step result",
                             "tasks complete @last/website#0", "missing argument", on="open"),
+    "tasks extend": Forms("tasks extend @last/website#0 --lease 2d --as jane", "until",
+                          "run_id step", "tasks extend @last/website --lease 2d",
+                          "RUN/STEP#INDEX", on="held"),
     "tasks fail": Forms("tasks fail @last/website#0 --reason no", "queued", "run_id task result",
                         "tasks fail @last/website", "RUN/STEP#INDEX", on="open"),
     "tasks release": Forms("tasks release @last/website#0", "queued", "run_id step task result",
@@ -318,6 +323,8 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
         if on == "failed":
             key = shop.claim_all()["website#0"]
             shop.conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'no', retry => false)", key)
+        if on == "held":
+            shop.do("select pgflowd.task_claim('analyze_website', '{}', '1 h', 'jane')")
         if on == "waiting":
             shop.suspend(shop.claim_all()["website#0"], kind="signal", name="website")
             shop.do("select pgflowd.signal(run_id, 'paid') from pgflow.runs")

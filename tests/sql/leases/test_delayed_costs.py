@@ -180,7 +180,7 @@ def test_a_queue_of_another_owner_needs_no_index(own: LeaseDatabase) -> None:
     own.do("drop index pgmq.q_theirs_read_idx; create role queue_owner; create role flow_definer")
     own.do("alter table pgmq.q_theirs owner to queue_owner")
     own.do("grant usage on schema pgflow, pgflowd, pgmq to flow_definer")
-    own.do("grant all on all tables in schema pgflow, pgmq to flow_definer")
+    own.do("grant all on all tables in schema pgflow, pgflowd, pgmq to flow_definer")
     own.do("grant execute on all functions in schema pgflow, pgflowd, pgmq to flow_definer")
     try:
         own.do("set role flow_definer")

@@ -13,6 +13,8 @@ from sql.leases.test_step_limits import define, limited
 from support.covers import covers
 from support.leases import LeaseDatabase
 
+from pgflowd.testing.until import until
+
 KEYS = "select kind, name from pgflowd.locks order by 1, 2"
 START = """
     select run_id, status from pgflowd.start(%s, '{}', singleton_key => %s, on_conflict => %s)
@@ -169,6 +171,7 @@ def test_a_key_that_is_locked_is_asked_for_once(own: LeaseDatabase) -> None:
         for _ in range(20):
             assert own.row(START, flow, "k", "wait").status == "blocked"
         own.do("select pgflowd.start(%s, '{}', start_at => now() + interval '1 ms')", flow)
+        until(lambda: own.value("select max(due_at) < now() from pgflowd.runs"))
         own.do("set track_functions = 'all'")
         with own.conn.transaction():
             assert own.value("select count(*) from pgflowd._due_runs(10)") == 1

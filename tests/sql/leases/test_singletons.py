@@ -372,7 +372,7 @@ def test_a_start_with_both_keys_gets_its_own_run_again(own: LeaseDatabase) -> No
 
 
 @pytest.mark.parametrize(
-    "wish", ["singleton_key => ''", "on_conflict => 'reject'", "on_conflict => null",
+    "wish", ["singleton_key => repeat('k', 5000)", "on_conflict => 'reject'", "on_conflict => null",
              "singleton_key => 'k', on_conflict => 'perhaps'"],
 )  # fmt: skip
 def test_wishes_that_cannot_be_are_refused(own: LeaseDatabase, wish: str) -> None:

@@ -1,12 +1,14 @@
 -- _create_flow_from_shape(p_flow_slug, p_shape): creates the flow and its steps, with options.
 -- Options that the shape leaves out get their defaults; "flowType" (flow or job) is our addition.
--- Steps come in topological order, as with add_step. Here all are written at once: a look-up for each
--- of them would be planned while the table is empty, and read all steps before it.
+-- Steps come in topological order, as with add_step, which also judges those that exist already. All are
+-- written at once: a look-up for each of them would be planned while the table is empty, and read all steps
+-- before it.
 -- Called by: ensure_flow_compiled.   Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow._create_flow_from_shape(p_flow_slug text, p_shape jsonb)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   options constant jsonb := coalesce(p_shape -> 'options', '{}');
+  first_index int;
   wrong record;
 begin
   perform pgflow.create_flow(
@@ -31,11 +33,22 @@ begin
       schema = 'pgflow', table = 'deps', constraint = 'deps_flow_slug_dep_slug_fkey';
   end if;
 
+  select coalesce(max(known.step_index) + 1, 0) into first_index
+    from pgflow.steps as known where known.flow_slug = p_flow_slug;
+  if first_index > 0 then
+    perform pgflow.add_step(p_flow_slug, known.step_slug, array(select jsonb_array_elements_text(
+              coalesce(nullif(step -> 'dependencies', 'null'), '[]'))))
+       from jsonb_array_elements(p_shape -> 'steps') as step
+       join pgflow.steps as known
+         on known.flow_slug = p_flow_slug and known.step_slug = step ->> 'slug';
+  end if;
+
   insert into pgflow.steps (
     flow_slug, step_slug, step_type, step_index, deps_count, opt_max_attempts, opt_base_delay,
     opt_timeout, opt_start_delay, required_input_pattern, forbidden_input_pattern,
     when_unmet, when_exhausted)
-  select p_flow_slug, step.value ->> 'slug', coalesce(step.value ->> 'stepType', 'single'), step.nr - 1,
+  select p_flow_slug, step.value ->> 'slug', coalesce(step.value ->> 'stepType', 'single'),
+         first_index + step.nr - 1,
          (select count(distinct dep) from jsonb_array_elements_text(
             coalesce(nullif(step.value -> 'dependencies', 'null'), '[]')) as dep),
          (step.value #>> '{options,maxAttempts}')::int, (step.value #>> '{options,baseDelay}')::int,
@@ -46,13 +59,15 @@ begin
               then step.value #> '{forbiddenInputPattern,value}' end,
          coalesce(step.value ->> 'whenUnmet', 'skip'),
          coalesce(step.value ->> 'whenExhausted', 'fail')
-    from jsonb_array_elements(p_shape -> 'steps') with ordinality as step (value, nr);
+    from jsonb_array_elements(p_shape -> 'steps') with ordinality as step (value, nr)
+  on conflict on constraint steps_pkey do nothing;
 
   insert into pgflow.deps (flow_slug, dep_slug, step_slug)
   select distinct p_flow_slug, dep, step.value ->> 'slug'
     from jsonb_array_elements(p_shape -> 'steps') as step
    cross join lateral jsonb_array_elements_text(
-           coalesce(nullif(step.value -> 'dependencies', 'null'), '[]')) as dep;
+           coalesce(nullif(step.value -> 'dependencies', 'null'), '[]')) as dep
+  on conflict do nothing;
 
   select step.value ->> 'slug' as slug, step.value -> 'dependencies' as deps into wrong
     from jsonb_array_elements(p_shape -> 'steps') as step

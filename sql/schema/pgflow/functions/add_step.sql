@@ -1,7 +1,7 @@
 -- add_step(flow_slug, step_slug, deps_slugs, …): creates a step unless it exists, and returns it.
 -- Its deps must exist already, so steps come in topological order. An existing step does not
 -- change. Other deps for it are refused: its runs would count down from the wrong number.
--- Called by: workers of other runtimes, applications.
+-- Called by: _create_flow_from_shape; workers of other runtimes, applications.
 -- Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.add_step(
   flow_slug text, step_slug text, deps_slugs text[] default '{}', max_attempts int default null,

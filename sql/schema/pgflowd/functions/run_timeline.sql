@@ -40,7 +40,8 @@ language sql stable set search_path = '', pg_temp as $$
              action.actor,
              jsonb_build_object('action_id', action.action_id, 'reason', action.reason)
                || coalesce(action.data, '{}') || jsonb_build_object('session_role', action.session_role), 0
-        from pgflowd.actions as action where action.run_id = run_timeline.run_id
+        from (select * from pgflowd.actions as one
+               where one.run_id = run_timeline.run_id offset 0) as action  -- not along the moments
       union all
       select signal.consumed_at, 'signal:received', signal.step_slug, signal.task_index, null,
              signal.sent_by,
