@@ -236,3 +236,28 @@ def test_a_lifespan_that_does_not_end_is_killed(start_worker, notes):
 
     [(_, pid)] = said(notes)
     until(lambda: is_gone(pid), 10)
+
+
+def test_a_lifespan_begins_after_the_connections_of_the_parent_are_left_to_it(start_worker):
+    """As `pgflowd.django` does: or runners would share them in it, and forget those made in it."""
+    worker = start_worker(
+        """
+        from pgflowd import Flow
+        from pgflowd.core import context
+
+        flow = Flow("flow", max_attempts=1)
+        order = []
+        context.after_fork.append(lambda: order.append("forked"))
+
+        @flow.lifespan
+        def resources():
+            order.append("entered")
+            yield order
+
+        @flow.step
+        def work(run, ctx):
+            return ctx.resources
+        """
+    )
+
+    assert worker.output(worker.start_run({})) == {"work": ["forked", "entered"]}

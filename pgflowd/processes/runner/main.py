@@ -88,13 +88,13 @@ class RunnerProcess:
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
         _choose_levels(levels, is_debug)
+        call_all(context.after_fork)  # before the lifespan, which would use what the parent has
         if not self._enter():
             return
         self._leftovers = leftovers = Leftovers()
         has_conditions = any(step.has_condition for step in steps.values())
         self._wants_changes = is_debug or has_conditions
         self._title("idle")
-        call_all(context.after_fork)
         with contextlib.suppress(WorkerGone):
             self._socket.send({"say": "ready"})
             self._execute_tasks(steps, leftovers)
