@@ -199,7 +199,8 @@ NO_VERBS = {
     # the sweeper, or whoever calls it in its place
     "postpone_schedule", "process_due", "schedule_troubles", "tick",
     "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
-    "sweep_dead", "sweeper_sleeps", "tell_daemon",
+    "postpone_due", "postpone_stalled",
+    "sweep_attempts", "sweep_dead", "sweeper_sleeps", "tell_daemon",
     # a start is kept by the run itself, with its actor
     "start",
     # reading, and what an installation calls
