@@ -151,7 +151,7 @@ def _sweep(db: Grown) -> Act:
         db.do(tasks.sweep())
         db.do(tasks.resend(None, 500))
         db.do(due.process_due())
-        db.do(limits.refill_limits(None))
+        db.do(limits.refill_limits(None, 1000))
         db.do(waits.waiting_tasks())
 
     return act
@@ -177,7 +177,7 @@ OPERATIONS: dict[str, Callable[[Grown], Act]] = {
     "prune of a hundred": lambda db: (
         lambda: db.do(
             pruning.prune_next(
-                86400.0, None, None, keep_failed=False, only_count=False, is_first=False
+                86400.0, None, None, labels={}, keep_failed=False, only_count=False, is_first=False
             )
         )
     ),

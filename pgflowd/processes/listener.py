@@ -101,7 +101,10 @@ class Listener:
         self._throttle = Throttle(settings)
 
     def run(self) -> None:
-        self._link.run(self._subscribe, self._listen)
+        try:
+            self._link.run(self._subscribe, self._listen)
+        finally:
+            self._link.leave()
 
     def _subscribe(self, conn: psycopg.Connection[Any]) -> None:
         _measure(self._service, conn)

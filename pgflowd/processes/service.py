@@ -159,9 +159,6 @@ class DatabaseLink:
                 is_ready = True
             try:
                 work(conn)
-            except StopRequested:
-                conn.close()
-                raise
             except CONNECTION_ERRORS as error:
                 self._on_lost(error)
 
@@ -220,14 +217,16 @@ class DatabaseLink:
     def _note_state(self, state: str, **more: str | None) -> None:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}
 
-    def leave(self, query: Query[Any]) -> None:
-        """Execute a last query as this child ends, if that is quickly done; over another connection
-        if what the order to end has interrupted still uses this one."""
+    def leave(self, query: Query[Any] | None = None) -> None:
+        """Close the connection as this child ends; before that execute a last query, if that is
+        quickly done, over another one if what the order to end has interrupted still uses this."""
         if self._conn is None or self._conn.closed:
             return
         database = self._settings.database
         with contextlib.suppress(*CONNECTION_ERRORS), contextlib.ExitStack() as stack:
-            conn = self._conn
+            conn = stack.enter_context(contextlib.closing(self._conn))
+            if query is None:
+                return
             if conn.info.transaction_status is not TransactionStatus.IDLE:
                 limits, url = limits_of(database), read(self._url, place="[database] url")
                 guard = partial(limited, limit_s=LAST_S)

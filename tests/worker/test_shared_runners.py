@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
 from support.covers import covers
@@ -267,7 +268,13 @@ def test_what_a_thousand_tasks_print_and_log_is_never_mixed(start_sharing):
     run = worker.start_run(list(range(1000)))
 
     assert worker.completed(run, 60)
-    said = [r for r in worker.records("task.") if r["event"] in ("task.output", "task.log")]
+
+    def lines() -> list[dict[str, Any]]:
+        return [r for r in worker.records("task.") if r["event"] in ("task.output", "task.log")]
+
+    said = until(
+        lambda: len(found := lines()) >= 6000 and found, 30
+    )  # the log takes 2,000 a second
     found: dict[str, list[str]] = {}
     for record in said:
         found.setdefault(record["task"], []).append(record["text"])

@@ -124,12 +124,11 @@ class Sweeper:
         self._link.run(self._prepare, self._work)
 
     def leave(self) -> None:
-        """Write that the daemon ends, if it does."""
+        """Write that the daemon ends, if it does, and close the connection."""
         for order in self._service.orders:
             if isinstance(order, StatusPart):
                 self._row.receive(order)
-        if query := self._row.last():
-            self._link.leave(query)
+        self._link.leave(self._row.last())
 
     def _prepare(self, conn: psycopg.Connection[Any]) -> None:
         conn.add_notice_handler(self._on_notice)
