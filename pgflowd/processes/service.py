@@ -218,8 +218,7 @@ class DatabaseLink:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}
 
     def leave(self, query: Query[Any] | None = None) -> None:
-        """Close the connection as this child ends; before that execute a last query, if that is
-        quickly done, over another one if what the order to end has interrupted still uses this."""
+        """Close the connection, after a last query; over another one if this is still in use."""
         if self._conn is None or self._conn.closed:
             return
         database = self._settings.database

@@ -198,9 +198,8 @@ NO_VERBS = {
     "progress", "keep_last", "add_minute", "roll_up_minutes",
     # the sweeper, or whoever calls it in its place
     "postpone_schedule", "process_due", "schedule_troubles", "tick",
-    "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
-    "postpone_due", "postpone_stalled",
-    "sweep_attempts", "sweep_dead", "sweeper_sleeps", "tell_daemon",
+    "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep", "tell_daemon",
+    "postpone_due", "postpone_stalled", "sweep_attempts", "sweep_dead", "sweeper_sleeps",
     # a start is kept by the run itself, with its actor
     "start",
     # reading, and what an installation calls

@@ -1,7 +1,6 @@
 -- _archive(queue_name, msg_ids): archives messages as pgmq.archive does; returns how many there were. One
 -- whose id the archive has already is deleted: after a migration that left the sequences behind, ids are
--- given a second time. An older pgmq has no
--- column `last_read_at`.
+-- given a second time. An older pgmq has no column `last_read_at`.
 -- _archive(flow_slugs, message_ids): the same for messages of several flows, queue by queue; nulls
 -- are ignored.
 -- Called by: _archive_task_message, _close_tasks, _complete_tasks, _fail_tasks,

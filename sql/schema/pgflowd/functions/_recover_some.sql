@@ -1,8 +1,7 @@
 -- _recover_some(run_ids, step_slugs, task_indexes, reason, only_lapsed): queues these started tasks again.
 -- Gives up those at `crash_limit`, or sets them aside (_quarantine), and closes the attempts of those whose
 -- run or step has ended. Returns how many were queued again, and how many given up.
--- Called by: _recover_tasks.
--- Locks: see _requeue_stalled and _give_up; the caller holds the tasks.
+-- Called by: _recover_tasks.   Locks: see _requeue_stalled and _give_up; the caller holds the tasks.
 create or replace function pgflowd._recover_some(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   out recovered int, out given_up int)
