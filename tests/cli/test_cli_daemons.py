@@ -13,7 +13,7 @@ from support.covers import covers
 from support.odd_documents import ODD, plant
 from support.shop import STATUS, on_a_terminal
 
-from pgflowd.cli.terminal.daemon_view import TITLES
+from pgflowd.cli.terminal.daemon_view import DAEMON_TITLES as TITLES
 
 ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
 

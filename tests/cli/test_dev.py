@@ -20,7 +20,7 @@ from support.covers import covers
 
 from pgflowd.cli.app import App
 from pgflowd.cli.commands import web
-from pgflowd.cli.local import local_web
+from pgflowd.cli.local import children
 from pgflowd.host.dev_lock import announce_url, development_url
 from pgflowd.testing.until import until
 
@@ -468,7 +468,7 @@ def test_serve_alone_does_not_recreate(project: Path):
 def test_without_the_dashboards_packages_it_says_how_to_get_them(capsys, monkeypatch):
     monkeypatch.setattr(web, "NEEDED", ("no_such_package",))
 
-    with local_web.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
+    with children.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
         assert dashboard.link() is None
 
     assert "for a dashboard in the browser: pip install 'pgflowd[web]'" in capsys.readouterr().err
@@ -477,8 +477,8 @@ def test_without_the_dashboards_packages_it_says_how_to_get_them(capsys, monkeyp
 def test_a_dashboard_takes_another_port_if_somebody_has_its_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(local_web, "LISTEN", f"127.0.0.1:{taken.getsockname()[1]}")
-        with local_web.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
+        monkeypatch.setattr(children, "LISTEN", f"127.0.0.1:{taken.getsockname()[1]}")
+        with children.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
             link = dashboard.link()
             assert link is not None and f":{taken.getsockname()[1]}/" not in link
             assert httpx.get(link, timeout=30).status_code == 200

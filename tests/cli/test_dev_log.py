@@ -13,8 +13,8 @@ from support.covers import covers
 
 from pgflowd import Flow
 from pgflowd.cli.app import App
-from pgflowd.cli.local.dev_log import log_pipe, print_record
-from pgflowd.cli.terminal.traceback_view import MOST_LINES
+from pgflowd.cli.local.dev import log_pipe, print_record
+from pgflowd.cli.terminal.texts import MOST_LINES
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.testing.until import until
 
@@ -175,7 +175,7 @@ def test_lines_are_printed_until_the_pipe_is_closed():
 
 
 def test_a_process_that_keeps_the_pipe_open_does_not_block(monkeypatch):
-    monkeypatch.setattr("pgflowd.cli.local.dev_log.READ_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("pgflowd.cli.local.dev.READ_TIMEOUT_S", 0.1)
     printed: list[str] = []
 
     with log_pipe(printed.append) as log:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.covers import covers
 
+from pgflowd.cli.terminal.daemon_view import problem_lines, status_lines, tree_lines
 from pgflowd.cli.terminal.screen import Screen, text_width
-from pgflowd.cli.terminal.status_view import problem_lines, status_lines, tree_lines
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 PLAIN = Screen(colour=False, unicode=False, width=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.pages import blocks_of
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.stats_view import print_stats
+from pgflowd.cli.terminal.flow_view import print_stats
 from pgflowd.core.documents.statistics import FlowStats, FlowWork, StepStats
 
 

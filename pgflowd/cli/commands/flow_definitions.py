@@ -1,7 +1,7 @@
 """
 `pgflowd flows diff`, `deploy`, `set`, `rollback` and `prune-versions`: flows and their code.
 
-Child processes import the flows' code, this process never does. `cli.terminal.definition_view`
+Child processes import the flows' code, this process never does. `cli.terminal.flow_view`
 prints what differs.
 """
 
@@ -19,7 +19,7 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, OPTION_VALUE
 from pgflowd.cli.problems import for_each, print_problems
-from pgflowd.cli.terminal.definition_view import print_comparison
+from pgflowd.cli.terminal.flow_view import print_comparison
 from pgflowd.core.definition.option_values import TUNABLE, option_text
 from pgflowd.core.definition.options import Owner
 from pgflowd.core.exit_codes import ExitCode

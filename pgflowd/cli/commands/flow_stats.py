@@ -9,7 +9,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import DURATION, FLOW
-from pgflowd.cli.terminal.stats_view import print_stats
+from pgflowd.cli.terminal.flow_view import print_stats
 from pgflowd.core.documents.statistics import stats_of
 from pgflowd.core.lookup import unknown_flow
 

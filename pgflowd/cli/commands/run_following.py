@@ -10,8 +10,8 @@ from uuid import UUID
 
 from pgflowd.cli.app import App
 from pgflowd.cli.connect import reconnector
+from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.run_view import print_ended
-from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus

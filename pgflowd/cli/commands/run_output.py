@@ -16,7 +16,7 @@ from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import RUN, STEP
-from pgflowd.cli.terminal.timeline import TimelineWriter
+from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import refuse_unknown_step

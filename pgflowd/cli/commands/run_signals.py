@@ -18,7 +18,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import APPROVAL_STEP, JSON, RUN, SIGNAL_NAME
-from pgflowd.cli.terminal.wait_view import receiver
+from pgflowd.cli.terminal.task_view import receiver
 from pgflowd.core.redact import one_line
 from pgflowd.core.suggest import nearest
 from pgflowd.core.text import short_id

@@ -14,7 +14,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN, STEP
-from pgflowd.cli.terminal.step_tasks_view import print_step_tasks
+from pgflowd.cli.terminal.task_view import print_step_tasks
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.core.text import short_id

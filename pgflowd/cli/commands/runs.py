@@ -2,7 +2,7 @@
 `pgflowd runs`: start, show, follow and change runs.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
-`db.follower` follows them, and `cli.terminal.timeline` prints what it yields.
+`db.follower` follows them, and `cli.terminal.history_view` prints what it yields.
 """
 
 from __future__ import annotations

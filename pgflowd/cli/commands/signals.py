@@ -9,7 +9,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN
-from pgflowd.cli.terminal.wait_view import print_signals
+from pgflowd.cli.terminal.task_view import print_signals
 
 
 @click.group(cls=Group)

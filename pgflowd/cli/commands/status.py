@@ -16,7 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_elsewhere, socket_path
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import DURATION
-from pgflowd.cli.terminal.status_view import (
+from pgflowd.cli.terminal.daemon_view import (
     any_waits,
     database_lines,
     problem_lines,

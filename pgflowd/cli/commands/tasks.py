@@ -14,7 +14,7 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_paused
 from pgflowd.cli.lookup import find_run, find_task, flow_slugs
 from pgflowd.cli.params import FLOW, LIMIT_OPTION, NEEDS, RUN, WAITING_TASK
-from pgflowd.cli.terminal.wait_view import print_tasks
+from pgflowd.cli.terminal.task_view import print_tasks
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
 from pgflowd.core.text import task_name

@@ -11,13 +11,20 @@ is refused, as in production.
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import shutil
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import click
 
@@ -25,22 +32,42 @@ from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import socket_path
 from pgflowd.cli.groups import Command
-from pgflowd.cli.local.local_daemon import (
+from pgflowd.cli.local.children import (
     STOP_TIMEOUT_S,
     DaemonNotUp,
+    LocalWeb,
     daemon,
     interrupted_by_term,
+    local_web,
+    of_start,
+    telling,
+    telling_the_end,
     wait_until_settled,
 )
-from pgflowd.cli.local.local_web import LocalWeb, local_web
+from pgflowd.cli.local.dev_watch import Changes, Project, follow_changes
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.params import NumberParam
+from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.text import duration
+from pgflowd.core.settings.rules import missing_flows
+from pgflowd.core.statuses import RunStatus
+from pgflowd.core.text import duration, short_id
+from pgflowd.core.traceback_text import last_calls
+from pgflowd.db import schema
+from pgflowd.db.connection import connect
+from pgflowd.embedded import EmbeddedPostgres
+from pgflowd.errors import ConfigError
+from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
 
-if TYPE_CHECKING:
-    from pgflowd.cli.local.dev_database import DevDatabase
-    from pgflowd.cli.local.dev_watch import Changes, Project
+ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
+READ_TIMEOUT_S = 2.0  # for the rest of the log, after the daemon has ended
+_RECORD_KEYS = {"time", "level", "event", "process", "pid"}
+_OUTPUT = {"task.log", "task.output"}
+_FAILED_ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
+_RUN_EVENTS = {
+    "run.started", "run.completed", "run.failed", "run.cancelled", "run.undone", "run.undo_failed",
+}  # fmt: skip
+_REDUNDANT = {"step.failed", "child.exited"}  # other records have the same facts and more
 
 
 @click.command(cls=Command)
@@ -64,12 +91,6 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     Example: pgflowd dev
              pgflowd dev --database-url postgresql://localhost/shop_dev
     """
-    from pgflowd.cli.local.dev_database import dev_database
-    from pgflowd.cli.local.dev_watch import Changes, Project
-    from pgflowd.core.settings.rules import missing_flows
-    from pgflowd.errors import ConfigError
-    from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url
-
     if not app.settings.file and (problems := missing_flows(app.settings, "pgflowd.toml")):
         raise ConfigError(problems)  # no project: a server and its data would be of no use
     began_at = time.monotonic()
@@ -102,9 +123,6 @@ def _serve(
     app: App, project: Project, changes: Changes | None, web: LocalWeb, began_at: float
 ) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
-    from pgflowd.cli.local.dev_watch import follow_changes
-    from pgflowd.cli.local.waits import of_start, telling, telling_the_end
-
     socket = socket_path(app)
     limit_s = min(app.settings.supervisor.drain_timeout_s, STOP_TIMEOUT_S)
     with (
@@ -137,8 +155,6 @@ def _serve(
 @contextmanager
 def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
     """Yield the daemon's log and its environment: the important records, or with -v all."""
-    from pgflowd.cli.local.dev_log import ENVIRON, log_pipe, print_record
-
     if app.verbose:
         yield None, {}
         return
@@ -164,3 +180,163 @@ def _print_ready(app: App, project: Project, link: str | None, took_s: float) ->
         commands.append((link, "in a browser"))
     if commands:
         app.print("\n".join(app.out.commands("try", commands)))
+
+
+@dataclass(frozen=True)
+class DevDatabase:
+    """The database on which a project is served, and what the first line says of it."""
+
+    url: str
+    version: str
+    about: str
+
+
+@contextmanager
+def dev_database(
+    app: App, root: Path, port: int | None, *, ephemeral: bool, reset: bool
+) -> Iterator[DevDatabase]:
+    """The database that --database-url names, or else one of an embedded server."""
+    if app.flag_database_url is None:
+        with _embedded_server(root, port, ephemeral=ephemeral, reset=reset) as postgres:
+            kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
+            yield _installed(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
+    elif port or ephemeral or reset:
+        text = "--port, --ephemeral and --reset are for dev's own PostgreSQL, not --database-url"
+        raise click.UsageError(text)
+    else:
+        yield _installed(app.database_url, "given; a changed shape is refused")
+
+
+def _installed(url: str, about: str) -> DevDatabase:
+    with connect(url, name="pgflowd dev") as connection:
+        schema.install(connection)
+        version = connection.info.server_version
+    return DevDatabase(url, f"{version // 10_000}.{version % 10_000}", about)
+
+
+@contextmanager
+def _embedded_server(
+    root: Path, port: int | None, *, ephemeral: bool, reset: bool
+) -> Iterator[EmbeddedPostgres]:
+    unset_libpq_variables()
+    (root / ".pgflowd").mkdir(exist_ok=True)
+    directory = root / ".pgflowd" / "pg"
+    if ephemeral:
+        directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
+    elif reset and not EmbeddedPostgres(directory).discard():
+        raise DevAlreadyRunning(str(root))
+    try:
+        with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
+            if port and postgres.port != port:
+                text = f"PostgreSQL already runs here on port {postgres.port}"
+                raise click.UsageError(f"{text}; stop it, or omit --port")
+            yield postgres
+    finally:
+        if ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
+    """Yield a pipe for the daemon's log, whose lines are given to `write` as they come."""
+    reading, writing = os.pipe()
+    lines = os.fdopen(reading, encoding="utf-8", errors="replace")
+    reader = threading.Thread(target=_write_lines, args=(lines, write), daemon=True)
+    reader.start()
+    try:
+        with os.fdopen(writing, "wb") as log:
+            yield log
+    finally:
+        reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
+        if not reader.is_alive():
+            lines.close()
+
+
+def _write_lines(lines: IO[str], write: Callable[[str], None]) -> None:
+    for line in lines:
+        try:
+            write(line.rstrip("\n"))
+        except OSError:  # the output is closed; the daemon must go on
+            continue
+
+
+def print_record(app: App, line: str) -> None:
+    """Print what is to be seen of a line of the log; further lines of its text are indented."""
+    try:
+        record = json.loads(line)
+        is_ours = record.keys() >= _RECORD_KEYS  # a user's module may also print JSON
+        at = datetime.fromisoformat(record["time"]).astimezone() if is_ours else None
+        text = _text(record["event"], record) if is_ours else None
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        is_ours = False
+    if not is_ours:
+        app.print(app.out.folded(app.shorten_paths(app.hide(line))))
+        return
+    if text is None:
+        return
+    head = f"{at:%H:%M:%S} "
+    room = app.out.width and max(app.out.width - len(head), 20)
+    if record["event"] in _FAILED_ATTEMPTS:
+        text = "\n".join(error_lines(app, text))
+    for folded in folded_lines(app, text, room):
+        app.print(f"{head}{folded}")
+        head = " " * len(head)
+    calls = last_calls(record.get("traceback"), str(record.get("error")))
+    for shown in call_lines(app, calls, len(head)):
+        app.print(shown)
+
+
+def _text(event: str, record: dict[str, Any]) -> str | None:
+    flow = record.get("flow")
+    if event in _OUTPUT:
+        return f"{_name(record)}: {record.get('text')}"
+    if event in _FAILED_ATTEMPTS:
+        code = record.get("code")
+        failed = "" if event == "task.timed_out" else "failed: "
+        task = f"task {flow}/{_task(record)} {failed}{record.get('error') or ''}"
+        return f"{code} {task}" if code else task
+    if event in _RUN_EVENTS:
+        return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
+    if event == "flow.changed":  # in the database, by a worker that starts
+        return f"{flow}: {record.get('text')}"
+    if event == "listener.regained":
+        return "the database is back"
+    if event in _REDUNDANT or record.get("level") not in {"warning", "error"}:
+        return None
+    where = f"{record['place']}  " if record.get("place") else ""
+    text = str(next(filter(None, map(record.get, ("error", "text", "reason"))), event))
+    code = record.get("code")
+    text = text.removeprefix(f"{code} ")
+    words = f"{f'{code} ' if code else ''}{_subject(record, text)}{text}"
+    remedy = f"; {record['next']}" if record.get("next") else ""
+    return where + words + remedy
+
+
+def _subject(record: dict[str, Any], text: str) -> str:
+    """The task, step, flow or child that a record is about, unless its text names that."""
+    flow = record.get("flow")
+    if not flow:
+        child = record.get("child")
+        return f"{child}: " if child and not text.startswith(f"{child} ") else ""
+    return "" if text.startswith(f"{flow}:") else f"{_name(record)}: "
+
+
+def _name(record: dict[str, Any]) -> str:
+    """The task, the step, or the flow; a lifespan prints without a task."""
+    inner = _task(record) if record.get("task") else record.get("step")
+    return f"{record.get('flow')}/{inner}" if inner else str(record.get("flow"))
+
+
+def _task(record: dict[str, Any]) -> str:
+    return str(record.get("task", "?")).removesuffix("#0")
+
+
+def _ended(event: str, record: dict[str, Any]) -> str:
+    word, took_s = RunStatus(event.partition(".")[2]), record.get("took_s")
+    text = word.replace("_", " ")
+    if took_s is not None:
+        is_good = word in (RunStatus.COMPLETED, RunStatus.UNDONE)
+        text += f" {'in' if is_good else 'after'} {duration(took_s)}"
+    if word is RunStatus.UNDO_FAILED:
+        text += f": {record.get('error')}; {record.get('next')}"
+    return text

@@ -21,7 +21,7 @@ import psycopg
 
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_path
-from pgflowd.cli.local.waits import of_reload, print_time, telling
+from pgflowd.cli.local.children import of_reload, print_time, telling
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between, undoable
 from pgflowd.core.supervision.lifecycle import ChildState

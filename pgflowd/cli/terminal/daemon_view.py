@@ -1,22 +1,279 @@
-"""Shows the daemons of all machines on a terminal."""
+"""
+Shows daemons on a terminal: the status document of one, for `status` and `tree`, and all machines'.
+
+Signs carry the meaning and colours help. A narrow terminal loses columns. Text from outside stays
+on its line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
-from pgflowd.cli.terminal.status_view import problem_lines, status_lines, tree_lines
+from pgflowd.cli.terminal.screen import DASH, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import DaemonState, Marks
-from pgflowd.core.text import duration
+from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
+from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind
+from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.text import counted, duration, short_id
 
 TITLES = (
+    "FLOW", "WORKER", "RUNNING", "QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95",
+    "RESTARTS",
+)  # fmt: skip
+RIGHT = ("QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
+LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "WAITING", "QUEUED", "RUNNING")
+_NARROW = 60  # below this many columns there is no bar
+_BAR = 10  # characters of the bar of running tasks
+DAEMON_TITLES = (
     "NAME", "HOST", "STATE", "VERSION", "UP", "HEARTBEAT", "FLOWS", "RUNNING", "RESTARTS",
     "DATABASE",
 )  # fmt: skip
-_LOSING = ("DATABASE", "VERSION", "RESTARTS", "RUNNING", "UP", "FLOWS", "HEARTBEAT")
+_DAEMON_LOSING = ("DATABASE", "VERSION", "RESTARTS", "RUNNING", "UP", "FLOWS", "HEARTBEAT")
+
+
+def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = False) -> list[str]:
+    """The screen; unless it is full, without flows that undo others and have nothing to do."""
+    flows = [flow for flow in status["flows"] if is_full or not _is_idle_undo(flow)]
+    parts = [
+        f"pgflowd {status['name']}  {status['version']} ",
+        screen.marked(DaemonState(status["state"]).mark, f" {status['state']}"),
+        f"up {duration(status['up_s'])}",
+        f"pid {status['pid']}",
+    ]
+    lines = _packed("", parts, screen)
+    lines += database_lines(status["database"], screen)
+    for kind in _present(SINGLE_KINDS, status):
+        first, *more = kind.summary(status[kind.name])
+        mark = screen.marked(child_mark(status[kind.name]["state"]))
+        lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
+    rows = [flow_cells(flow, screen) for flow in flows]
+    shown = [title for title in TITLES if title != "WAITING" or any_waits(flows)]
+    kept = [TITLES.index(title) for title in shown]
+    inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
+    table = inner.table(
+        shown, [[row[at] for at in kept] for row in rows], right=RIGHT, losing=LOSING
+    )
+    lines += [f" {line}" for line in table.splitlines()]
+    ages = [flow["age_s"] for flow in flows if flow.get("age_s") is not None]
+    if ages:
+        lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
+    for flow in flows:
+        if text := _old_version(flow):
+            lines += screen.wrapped(f"{flow['slug']}: {text}", head=" ", indent=3)
+    parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
+    return lines + problem_lines(status["problems"], screen, parked)
+
+
+def _present(kinds: Sequence[ChildKind], status: Mapping[str, Any]) -> list[ChildKind]:
+    """Those of the kinds that the config wants; a daemon may be older than this command."""
+    off = (None, ChildState.DISABLED.value)
+    return [kind for kind in kinds if status.get(kind.name, {}).get("state") not in off]
+
+
+def _is_idle_undo(flow: Mapping[str, Any]) -> bool:
+    is_well = flow["state"] in (ChildState.ASLEEP.value, ChildState.UP.value)
+    has_work = flow["running"] or flow["queued"] or flow.get("waiting")
+    return bool(flow.get("undoes")) and is_well and not has_work
+
+
+def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether tasks of a flow wait; a column of zeros says nothing."""
+    return any(flow.get("waiting") for flow in flows)
+
+
+def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
+    """What is known about the database."""
+    return _packed(" database  ", _database(database, screen), screen)
+
+
+def problem_lines(
+    problems: Sequence[dict[str, Any]], screen: Screen, parked: Collection[str] = ()
+) -> list[str]:
+    """The problems, each with the next step."""
+    lines = []
+    for each in problems:
+        flow, code = each.get("flow"), each.get("code")
+        subject = flow or ""
+        if flow in parked:
+            subject = f"{flow} is parked:"
+        elif flow and code:
+            subject = f"{flow}:"
+        then = f"  {screen.sign(NEXT)} {each['next']}" if each.get("next") else ""
+        words = [subject, code or "", each.get("text") or "", then]
+        text = one_line(" ".join(filter(None, words)), 400)
+        lines += screen.wrapped(text, head=f" {screen.marked(Marks.WARNING)} ", indent=3)
+    return lines
+
+
+def tree_lines(status: dict[str, Any], screen: Screen, *, with_ids: bool = False) -> list[str]:
+    """The processes as a tree; with the ids of workers, which a restart takes."""
+    root = status["supervisor"]
+    budget = f"restarts {root['restarts']} of {root['max_restarts']}"
+    period = f"in {root['max_period_s']:g} s"
+    flows = status["flows"]
+    counts = ", ".join(
+        f"{sum(flow['state'] == state for flow in flows)} {state}"
+        for state in dict.fromkeys(flow["state"] for flow in flows)
+    )
+    more, last, past = _branches(screen)
+    width = max([8, *(text_width(one_line(flow["slug"], 80)) + 3 for flow in flows)])
+    lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
+                    screen)  # fmt: skip
+    kinds = [*TREE_KINDS, *_present(OBSERVER_KINDS, status)]
+    for kind in kinds:
+        branch, below = (last, " ") if kind is kinds[-1] else (more, past)
+        if kind.is_group:
+            group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
+            parts = [group, "one_for_one", *filter(None, [counts])]
+            lines += _packed(f"{branch} ", parts, screen, f"{below}    ")
+            for flow in flows:
+                inner, under = (last, " ") if flow is flows[-1] else (more, past)
+                ids = [f"id {short_id(flow['worker_id'])}"] if flow["worker_id"] else []
+                lines += _member(f"{below}  {inner} ", f"{below}  {under}  ", flow["slug"],
+                                 width - 3, flow, screen, ids if with_ids else [])  # fmt: skip
+        else:
+            part = status[kind.name]
+            lines += _member(f"{branch} ", f"{below}  ", kind.name, width, part, screen)
+    return lines
+
+
+def _packed(head: str, parts: Sequence[str], screen: Screen, below: str | None = None) -> list[str]:
+    """The parts side by side, on as many lines as a narrow terminal needs."""
+    below = " " * len(head) if below is None else below
+    whole = head + "   ".join(parts)
+    if screen.fits(whole):
+        return [whole]
+    room = max((screen.width or 0) - len(head), 20)
+    lines: list[str] = []
+    for part in parts:
+        if lines and columns(f"{lines[-1]}   {part}") <= room:
+            lines[-1] += f"   {part}"
+        else:
+            lines += [part] if columns(part) <= room else screen.wrapped(part, width=room)
+    return [f"{below if index else head}{line}" for index, line in enumerate(lines)]
+
+
+def _branches(screen: Screen) -> tuple[str, str, str]:
+    """The lines of a tree: to one of several, to the last one, past others."""
+    return ("├─", "└─", "│") if screen.unicode else ("|-", "`-", "|")
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - text_width(text))
+
+
+def _member(
+    head: str,
+    below: str,
+    name: str,
+    width: int,
+    child: dict[str, Any],
+    screen: Screen,
+    more: Sequence[str] = (),
+) -> list[str]:
+    state = child["state"]
+    parts = [f"{screen.marked(child_mark(state))} {_padded(one_line(name, 80), width)}"]
+    if state == ChildState.PARKED.value:
+        retry_s, parked_s = child.get("retry_in_s"), child.get("parked_s")
+        next_try = "next try on reload" if retry_s is None else f"next try in {duration(retry_s)}"
+        code = one_line(str((child.get("error") or {}).get("code")), 40)
+        parts.append(f"{state}, parked {_duration(parked_s, '?')} ago: {code}, {next_try}")
+    elif state == ChildState.ASLEEP.value:
+        parts.append(f"{state} {_duration(child['asleep_s'])}".rstrip())
+        if child["next_due_in_s"] is not None:
+            parts.append(f"next task in {duration(child['next_due_in_s'])}")
+    elif child["pid"]:
+        parts += [str(child["pid"]), f"{state} {_duration(child['up_s'])}".rstrip()]
+    else:
+        parts.append(state)
+    if child.get("zygote"):
+        parts += [f"zygote {child['zygote']}", counted(child.get("runners", 0), "runner")]
+    parts += more
+    if child.get("restarts"):
+        exits = child.get("exits") or ["?"]
+        parts.append(f"{counted(child['restarts'], 'restart')}: {one_line(exits[-1], 80)}")
+    return _packed(head, parts, screen, below)
+
+
+def flow_cells(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
+    """A row of the table of flows."""
+    state, dash = flow["state"], screen.sign(DASH)
+    slug = f"{flow['slug']} (old)" if _old_version(flow) else flow["slug"]
+    if state == ChildState.PARKED.value:
+        cells = [slug, screen.cell(child_mark(state), f" {state}"), ""]
+        return cells + [dash] * (len(TITLES) - 3)
+    age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
+    process = f" {flow['pid'] or state}  {_duration(age_s)}".rstrip()
+    return [
+        slug,
+        screen.cell(child_mark(state), process),
+        _bar(flow["running"], flow["max_concurrency"], screen),
+        _number(flow["queued"], dash),
+        _number(flow.get("waiting"), dash),
+        _duration(flow["oldest_queued_s"], dash),
+        _number(flow["completed_1m"], dash),
+        _number(flow["failed_1m"], dash),
+        _duration(flow["p50_s"], dash),
+        _duration(flow["p95_s"], dash),
+        str(flow["restarts"]),
+    ]
+
+
+def _old_version(flow: Mapping[str, Any]) -> str:
+    """Of which flow it is an old version, and for how many runs. A daemon may be older than us."""
+    if not flow.get("old_version_of"):
+        return ""
+    runs = counted(flow["open_runs"], "open run")
+    return f"old version of {flow['old_version_of']}, {runs}"
+
+
+def _bar(running: int, most: int | None, screen: Screen) -> str:
+    if not most:
+        return ""
+    if screen.width is not None and screen.width < _NARROW:
+        return f"{running}/{most}"
+    full = min(_BAR, round(running / most * _BAR))
+    on, off = ("█", "░") if screen.unicode else ("#", ".")
+    return f"{on * full}{off * (_BAR - full)} {running}/{most}"
+
+
+def _database(database: dict[str, Any], screen: Screen) -> list[str]:
+    sign = screen.marked(DatabaseState(database["state"]).mark)
+    if not database.get("server"):
+        return [f"{sign} {database['state']}"]
+    parts = [f"{sign} PostgreSQL {one_line(str(database['server']), 60)}"]
+    if database.get("place"):
+        parts[0] += f" at {one_line(str(database['place']), 120)}"
+    if database.get("rtt_s") is not None:
+        parts.append(duration(database["rtt_s"]))
+    for name in ("pgmq", "schema"):
+        if database.get(name) is not None:
+            parts.append(f"{name} {one_line(str(database[name]), 40)}")
+    if database.get("clock_skew_s") is not None:
+        parts.append(f"clock {round(database['clock_skew_s'] * 1000):+} ms")
+    return parts
+
+
+def _group_state(flows: Sequence[dict[str, Any]]) -> str:
+    """All workers up or asleep, all parked, or neither."""
+    states = {flow["state"] for flow in flows} - {ChildState.DISABLED.value}
+    if len(states) > 1:
+        states.discard(ChildState.ASLEEP.value)  # as well as those that are up
+    only = states.pop() if len(states) == 1 else ""
+    settled = (ChildState.UP, ChildState.ASLEEP, ChildState.PARKED)
+    return only if only in settled else ChildState.RESTARTING.value
+
+
+def _duration(seconds: float | None, absent: str = "") -> str:
+    return absent if seconds is None else duration(seconds)
+
+
+def _number(value: Any, dash: str) -> str:
+    return dash if value is None else f"{value:g}"
 
 
 def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
@@ -32,7 +289,9 @@ def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
 
 
 def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
-    table = screen.table(TITLES, [_row(each, screen) for each in found], losing=_LOSING)
+    table = screen.table(
+        DAEMON_TITLES, [_row(each, screen) for each in found], losing=_DAEMON_LOSING
+    )
     return [*table.splitlines(), *_silent_lines(found, found, screen)]
 
 

@@ -1,4 +1,6 @@
-"""Shows lists of flows, single flows and their graphs on a terminal."""
+"""
+Shows flows on a terminal: lists, single ones, graphs, how the code differs, and statistics.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.schedule_view import schedule_lines
 from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.core.definition.option_values import OptionValues, option_text
 from pgflowd.core.definition.options import (
     FOLLOWING,
     NUMBERS,
@@ -21,6 +24,8 @@ from pgflowd.core.definition.options import (
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.documents.flows import unserved_needs
+from pgflowd.core.documents.statistics import FlowStats, FlowWork, StepStats
+from pgflowd.core.documents.waits import QUARANTINED
 from pgflowd.core.graph import Graph, graph_of, mermaid
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
@@ -29,8 +34,8 @@ from pgflowd.core.text import ago, between, counted, cut, duration, short_id
 if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
     from pgflowd.core.documents.schedules import ListedSchedule
+    from pgflowd.db.flows import Comparison
     from pgflowd.db.versions import Version
-
 
 _LONG = 60  # characters of a key, or of who has places
 _IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
@@ -38,6 +43,7 @@ _TITLES = (
     "FLOW", "STEPS", "QUEUED", "WAITING", "PLANNED", "OLDEST", "RUNNING", "RUNS", "WORKERS",
     "IMPORT", "LAST RUN",
 )  # fmt: skip
+_STATS_TITLES = ("STEP", "ENDED", "A MINUTE", "FAILED", "RAN 50%", "95%", "WAITED 50%", "95% ")
 
 
 def print_flows(
@@ -241,4 +247,93 @@ def _step_row(app: App, step: StepPlan, columns: Sequence[Column]) -> list[str]:
             for column, text in option_cells(step.options).items()
             if column in columns
         ),
+    ]
+
+
+def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None:
+    """What `flows diff` says: differences of the shape, and the three values of options."""
+    if not found.exists:
+        text = f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it"
+        app.print(app.out.folded(text))
+        return
+    for text in [*found.shape, *found.stale]:
+        app.print(app.out.folded(text))
+    differing = [each for each in found.values if each.differs]
+    if differing:
+        rows = [
+            [
+                f"{each.step}/{each.name}" if each.step else each.name,
+                option_text(each.code),
+                option_text(each.deployed),
+                option_text(each.database),
+                _what_next(each),
+            ]
+            for each in differing
+        ]
+        titles = ("OPTION", "CODE", "DEPLOYED", "DATABASE", "NEXT")
+        app.print_table(titles, rows, losing=("NEXT", "DEPLOYED"))
+    if found.shape:
+        text = f"so in {place}, not in {found.current}; deploy makes it the next version"
+        app.note(text)
+    elif any(each.is_tuned for each in differing):
+        app.note(f"`pgflowd flows deploy {flow} --take-code` takes tuned options from the code")
+    elif not differing and not found.stale:
+        version = f" ({found.flow_slug})" if found.flow_slug != flow else ""
+        app.print(app.out.folded(f"{flow} is the same in code and database{version}"))
+    if not found.shape and found.is_new_version:
+        app.note(f"but starts go to {found.current}; `pgflowd flows deploy {flow}` changes that")
+
+
+def _what_next(values: OptionValues) -> str:
+    if not values.is_tuned:
+        return "deploy takes the code's"
+    if values.tuned_by and values.tuned_at:
+        return f"tuned by {values.tuned_by} {values.tuned_at:%Y-%m-%d %H:%M}"
+    return "tuned in the database"
+
+
+def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
+    """Each flow with a line of its open work, and a table of its steps, if any have ended."""
+    if not flows:
+        app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
+    for number, flow in enumerate(flows):
+        if number:
+            app.print("")
+        words = [flow.work.flow_slug, *_open_work(flow.work)]
+        for line in app.out.wrapped("   ".join(words), head="", indent=3):
+            app.print(line)
+        rows = [_stats_row(app, "runs", flow.runs, flow.since_s)] if flow.runs else []
+        rows += [_stats_row(app, each.step_slug, each, flow.since_s) for each in flow.steps]
+        if rows:
+            app.print_table(
+                _STATS_TITLES,
+                rows,
+                right=set(_STATS_TITLES) - {"STEP"},
+                losing=("WAITED 50%", "95% ", "95%", "RAN 50%", "A MINUTE"),
+            )
+        else:
+            app.print(f" nothing ended within {duration(flow.since_s)}")
+
+
+def _open_work(work: FlowWork) -> list[str]:
+    """The open work, as far as there is some."""
+    oldest = f", the oldest for {duration(work.oldest_ready_s)}" if work.oldest_ready_s else ""
+    waits = {kind: count for kind, count in sorted(work.waits.items()) if kind != QUARANTINED}
+    kinds = ", ".join(f"{count} {kind}" for kind, count in waits.items())
+    words = [f"{work.ready} ready{oldest}", f"{work.running} running"]
+    words += [f"{work.delayed} delayed"] if work.delayed else []
+    words += [f"{sum(waits.values())} waiting: {kinds}"] if waits else []
+    words += [f"{work.waits[QUARANTINED]} {QUARANTINED}"] if QUARANTINED in work.waits else []
+    return words
+
+
+def _stats_row(app: App, name: str, one: StepStats, since_s: float) -> list[str | TableCell]:
+    dash = app.out.sign(DASH)
+    times = (one.ran_p50_s, one.ran_p95_s, one.waited_p50_s, one.waited_p95_s)
+    return [
+        name,
+        str(one.ended),
+        f"{one.per_minute(since_s):.3g}",
+        dash if one.failure_rate is None else f"{one.failure_rate:.1%}",
+        *[dash if seconds is None else duration(seconds) for seconds in times],
     ]

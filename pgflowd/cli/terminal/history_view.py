@@ -1,4 +1,10 @@
-"""Prints what happened: the events of a run, what people did, and dead letters."""
+"""
+Prints what happens and has happened: changes of runs, actions of people, dead letters.
+
+`TimelineWriter` prints the entries of `core.timeline` while a run goes on, `LogWriter` what the
+database has of it afterwards: as lines, or with `--json` as one object per line. Outputs are cut to
+the room that a line has; errors are wrapped.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,39 @@ from datetime import datetime
 from typing import Any
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
+from pgflowd.cli.terminal.task_view import wait_lines
+from pgflowd.cli.terminal.texts import (
+    call_lines,
+    error_lines,
+    folded_lines,
+    safe_lines,
+)
 from pgflowd.core.definition.option_values import change_text
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
+from pgflowd.core.documents.runs import (
+    TimelineEntry,
+)
+from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
-from pgflowd.core.text import ago, brief, short_id, task_name
+from pgflowd.core.text import ago, brief, duration, short_id, task_name
+from pgflowd.core.timeline import PROGRESS, RUN_UNDOING, WAITING
+from pgflowd.core.traceback_text import last_calls
 
+_STARTED = f"step:{StepStatus.STARTED}"
+_KINDS: dict[str, type[Status]] = {
+    "run": RunStatus, "step": StepStatus, "task": Outcome, "undo": RunStatus,
+}  # fmt: skip
+# their error may be that of the last attempt, which is told before
+_WITH_LAST_ERROR = (f"step:{StepStatus.FAILED}", f"undo:{RunStatus.UNDO_FAILED}")
+_LEVELS = {"warning": "yellow", "error": "red"}
+_WITHOUT_OUTPUT = (f":{StepStatus.STARTED}", f":{RunStatus.UNDONE}", f":{RunStatus.UNDO_FAILED}")
+_MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
+_MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
+_OUTPUT_LENGTH = 100  # where there is no terminal
+_PROGRESS_EVERY_S, _PROGRESS_EVERY_SHARE = 10.0, 0.1  # a line for a task, or as much more done
 PERSON = Mark("◆", "@", "magenta")
 RECEIVED = Mark("✉", "<", "blue")
 FREED = Mark("▷", ">", "blue")
@@ -32,8 +64,180 @@ _KNOWN_ELSEWHERE = (
 )
 _WORDS = {"status": "it was", "before": "it was", "result": "now"}
 _DEFINED = {"compiled": "created", "recompiled": "created anew"}
-_MAX_SLUG_WIDTH = 24
 _VALUE_WIDTH = 60  # characters of a value in a line
+
+
+class TimelineWriter:
+    """Prints entries as they come; with `many` runs each line names its run."""
+
+    def __init__(self, app: App, *, many: bool = False) -> None:
+        self.app, self.many = app, many
+        self._slug_width = 10
+        self._last: TimelineEntry | None = None
+        self._shown_calls: set[tuple[Any, ...]] = set()
+        self._progress: dict[tuple[Any, ...], TimelineEntry] = {}  # of each attempt, as shown last
+
+    def write(self, entry: TimelineEntry) -> None:
+        if self.app.json:
+            self.app.print_json_line(entry.to_json())
+        elif entry.event == f"run:{RunStatus.STARTED}":
+            self._print(f"{self._run(entry)}  {entry.flow}  started")
+        elif entry.event == RUN_UNDOING:
+            tasks = f"{entry.tasks} task{'' if entry.tasks == 1 else 's'}"
+            self._print(f"{self._run(entry)}  {entry.flow}  undoing: {tasks}")
+        elif entry.event == OUTPUT:
+            self._write_output(entry)
+            return
+        elif entry.event == PROGRESS:
+            if self.app.verbose or self._is_worth_a_line(entry):
+                self._write_progress(entry)
+            return
+        elif entry.is_end:
+            self._write_end(entry)
+        elif self.app.verbose or not (entry.event == _STARTED or self._is_repeated(entry)):
+            self._write_step(entry)
+        self._last = entry
+
+    def _is_repeated(self, entry: TimelineEntry) -> bool:
+        """Whether a step fails with its last attempt, whose error is on the line before."""
+        last = self._last
+        return (
+            entry.event in _WITH_LAST_ERROR
+            and last is not None
+            and last.event.startswith("task:")
+            and (last.run_id, last.step, last.error) == (entry.run_id, entry.step, entry.error)
+        )
+
+    def _write_step(self, entry: TimelineEntry) -> None:
+        status, took = _status_of(entry), entry.took_s
+        text = "" if took is None else f" {duration(took)}"
+        if entry.event.startswith("undo:"):
+            text = f" {status.replace('_', ' ')}"
+        line = f"{self._head(entry)}{self.app.out.marked(status.mark, text)}"
+        if entry.event == WAITING:
+            text = entry.text or ""
+            for each in wait_lines(self.app.out, f"{line}   ", text, entry.ends_by, self._indent):
+                self._print(each)
+        elif entry.error or entry.event.startswith("task:"):
+            self._print_error(line, _error_of(entry))
+            self._print_calls(entry)
+        else:
+            self._print_fitting(line, entry)
+
+    def _write_output(self, entry: TimelineEntry) -> None:
+        """A line that a handler printed or logged, below its step."""
+        screen, head = self.app.out, self._head(entry)
+        level = entry.level if entry.level in _LEVELS else None
+        text = f"{level}: {entry.text}" if level else entry.text or ""
+        bar = screen.paint("│" if screen.unicode else "|", _LEVELS.get(level or ""))
+        room = None if screen.width is None else max(screen.width - len(head) - 2, 1)
+        if room is not None and room < max(map(text_width, safe_lines(self.app, text))):
+            if room < _MIN_TEXT_WIDTH:
+                self._print(head)
+                head = "    "
+            room = max((screen.width or 0) - len(head) - 2, _MIN_TEXT_WIDTH)
+        for line in folded_lines(self.app, text, room):
+            self._print(f"{head}{bar} {line}")
+            head = " " * len(head)
+
+    def _is_worth_a_line(self, entry: TimelineEntry) -> bool:
+        """Whether a task has not told of its progress for a while, or is much further."""
+        attempt = (entry.run_id, entry.step, entry.task, entry.attempt)
+        last = self._progress.get(attempt)
+        if last is not None and entry.progress and last.progress:
+            share, before = entry.progress.share or 0.0, last.progress.share or 0.0
+            passed_s = (entry.at - last.at).total_seconds()
+            is_further = abs(share - before) >= _PROGRESS_EVERY_SHARE or share == 1.0 > before
+            if passed_s < _PROGRESS_EVERY_S and not is_further:
+                return False
+        self._progress[attempt] = entry
+        return True
+
+    def _write_progress(self, entry: TimelineEntry) -> None:
+        assert entry.progress is not None
+        full, empty = map(self.app.out.sign, BAR)
+        self._print(f"{self._head(entry)}{one_line(entry.progress.shown(full, empty))}")
+
+    def _write_end(self, entry: TimelineEntry) -> None:
+        status = _status_of(entry)
+        word = "in" if status in (RunStatus.COMPLETED, RunStatus.UNDONE) else "after"
+        text = f" {status.replace('_', ' ')} {word} {duration(entry.took_s or 0.0)}"
+        line = f"{self._run(entry)}  {self.app.out.marked(status.mark, text)}"
+        if entry.error:  # whose other lines the step had
+            self._print_error(line, entry.error.partition("\n")[0])
+        else:
+            self._print_fitting(line, entry)
+
+    def _head(self, entry: TimelineEntry) -> str:
+        """The time and the step, with the index of a map's task."""
+        slug = entry.step or ""
+        if entry.task is not None and (entry.task or (entry.tasks or 1) > 1):
+            slug += f"#{entry.task}"
+        self._slug_width = min(max(self._slug_width, len(slug)), _MAX_SLUG_WIDTH)
+        run = f"{short_id(entry.run_id)} " if self.many else ""
+        return f"{run}{duration(entry.since_start_s):>7}  {slug:<{self._slug_width}}  "
+
+    def _print_fitting(self, line: str, entry: TimelineEntry) -> None:
+        """A line with as much of the output as there is room for."""
+        screen = self.app.out
+        line += f"   {entry.tasks} tasks" if (entry.tasks or 0) > 1 else ""
+        room = _OUTPUT_LENGTH
+        if screen.width is not None:
+            room = screen.width - columns(line) - 3
+        room -= len(screen.sign(CUT)) - 1
+        has_output = room >= 8 and not entry.event.endswith(_WITHOUT_OUTPUT)
+        gap = "  " if (entry.tasks or 0) > 1 else "   "
+        self._print(f"{line}{gap}{one_line(brief(entry.output, room))}" if has_output else line)
+
+    def _print_error(self, head: str, text: str) -> None:
+        """A line with the whole text; more lines where it is too long, or has several."""
+        screen, (first, *others) = self.app.out, error_lines(self.app, text)
+        lines = screen.wrapped(first, head=f"{head}   " if first else head, indent=self._indent)
+        for other in others:
+            lines += screen.wrapped(other, head=" " * self._indent, indent=self._indent)
+        for line in lines:
+            self._print(line)
+
+    def _print_calls(self, entry: TimelineEntry) -> None:
+        """Where it failed in the user's code; if it did so before, only the last place."""
+        calls = last_calls(entry.traceback, entry.error or "")
+        key = (entry.flow, entry.step, *calls)
+        if key in self._shown_calls:
+            calls = [call._replace(code=None) for call in calls[-1:]]
+        self._shown_calls.add(key)
+        for line in call_lines(self.app, calls, self._indent):
+            self._print(line)
+
+    @property
+    def _indent(self) -> int:
+        """Of the lines below that of an entry."""
+        return 4 if self.app.out.width is not None and self.app.out.width < 60 else 11
+
+    def _print(self, line: str) -> None:
+        self.app.print(self.app.out.shown(self.app.hide(line)).rstrip())
+
+    def _run(self, entry: TimelineEntry) -> str:
+        return f"run {short_id(entry.run_id)}"
+
+
+def _status_of(entry: TimelineEntry) -> Status:
+    kind, _, word = entry.event.partition(":")
+    return TaskStatus.WAITING if entry.event == WAITING else _KINDS[kind](word)
+
+
+def _error_of(entry: TimelineEntry) -> str:
+    if entry.attempt is None:
+        return entry.error or ""
+    text = entry.error or _status_of(entry).replace("_", " ")
+    which = f"attempt {entry.attempt} of {entry.max_attempts}"
+    return f"{which}: {text}{_next_try(entry.at, entry.next_at)}"
+
+
+def _next_try(at: datetime, next_at: datetime | None) -> str:
+    if next_at is None:
+        return ""
+    wait_s = round((next_at - at).total_seconds())
+    return f"; next in {duration(wait_s)}" if wait_s > 0 else "; next at once"
 
 
 class LogWriter:

@@ -13,25 +13,18 @@ import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.attempt_view import (
-    on_one_line,
-    print_attempts,
-    print_kept_output,
-    print_progress,
-)
-from pgflowd.cli.terminal.family_view import print_family
-from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
-from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
-from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
-from pgflowd.cli.terminal.undo_view import print_undo
-from pgflowd.cli.terminal.wait_view import print_checkpoints, wait_lines
+from pgflowd.cli.terminal.screen import BAR, CUT, Screen, TableCell
+from pgflowd.cli.terminal.task_view import print_checkpoints, wait_lines
+from pgflowd.cli.terminal.texts import error_lines, print_labelled, print_wrapped, traceback_lines
+from pgflowd.core.documents.families import MAX_FAMILY, Branch, FamilyMember, branches_of
 from pgflowd.core.graph import Graph, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_graph import graph_of_run, last_error
-from pgflowd.core.statuses import Mark, RunStatus, StepStatus
-from pgflowd.core.text import ago, between, brief, cut, duration, short_id
+from pgflowd.core.statuses import Mark, Outcome, RunStatus, StepStatus
+from pgflowd.core.text import ago, between, brief, counted, cut, duration, short_id
 from pgflowd.core.timeline import reason
 from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
@@ -50,6 +43,8 @@ _TITLE_LENGTH = 30
 _MAX_SHOWN = 5  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
+_MAX_KEPT = 5  # steps of which is said that output is kept
+_OLD_S = 10.0  # a progress that was told so long ago has its age beside it
 
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
@@ -278,3 +273,120 @@ def _in_colour(signs: str, line: str, screen: Screen) -> str:
         shown += screen.paint(line[match.start() : match.end()], _MARKS[match[1]].colour)
         at = match.end()
     return shown + line[at:]
+
+
+def print_kept_output(app: App, details: RunDetails) -> None:
+    """Of which failed steps output is kept, and how to see it: of each step the last attempt."""
+    last = {each.step_slug: each for each in details.failures if each.output_lines}
+    run = short_id(details.run.run_id)
+    for each in list(last.values())[-_MAX_KEPT:]:
+        command = f"pgflowd runs output {run} --step {each.step_slug}"
+        lines = counted(each.output_lines or 0, "line")
+        text = f"{lines} of {each.step_slug}#{each.task_index}, attempt {each.attempt}"
+        print_labelled(app, "output kept", f"{text}; `{command}`")
+
+
+def print_attempts(app: App, details: RunDetails) -> None:
+    rows: list[list[str | TableCell]] = []
+    for each in details.attempts or []:
+        outcome = each.outcome or Outcome.STARTED
+        took_s = between(each.started_at, each.ended_at or details.now) or 0.0
+        rows.append([
+            each.step, str(each.task), str(each.attempt),
+            app.out.cell(outcome.mark, f" {outcome.replace('_', ' ')}"),
+            ago(each.started_at, details.now), duration(took_s),
+            app.out.shown(cut(app.hide(on_one_line(each.error)), _ERROR_LENGTH)),
+        ])  # fmt: skip
+    app.print_table(
+        ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR"),
+        rows,
+        right={"TASK", "ATTEMPT", "TOOK"},
+        losing=("STARTED", "ERROR", "TASK", "TOOK"),
+        cutting=True,
+    )
+
+
+def print_progress(app: App, details: RunDetails) -> None:
+    """What running tasks have told of their progress."""
+    full, empty = map(app.out.sign, BAR)
+    for step in details.steps:
+        if step.progress is not None and step.running:
+            at, text = step.progress.at, step.progress.shown(full, empty)
+            if at is not None and (details.now - at).total_seconds() >= _OLD_S:
+                text += f", {ago(at, details.now)}"
+            print_labelled(app, step.step_slug, app.hide(one_line(text)))
+
+
+def on_one_line(error: str | None) -> str:
+    """An error of several lines as one, for lists."""
+    return " ".join((error or "").split("\n"))
+
+
+def print_undo(app: App, details: RunDetails) -> None:
+    """Who asked for the undo of a run, how far it is, and what failed of it; or what it undoes."""
+    run = details.run
+    if run.undo_of is not None:
+        print_labelled(app, "undoes", f"run {short_id(run.undo_of)}")
+    if run.undo_wanted_at is None:
+        return
+    print_labelled(app, "undo", f"{_undo_progress(details)}{_undo_asked(run, details.now)}")
+    for step in details.undos.values():
+        if step.failed:
+            text = f"{step.step_slug}: {step.error or 'its undo was not finished'}"
+            print_labelled(app, "not undone", app.hide(text))
+    if run.status is RunStatus.UNDO_FAILED:
+        word = short_id(run.run_id)
+        print_labelled(app, "next", f"`pgflowd runs undo {word} --again` undoes what is left")
+
+
+def _undo_progress(details: RunDetails) -> str:
+    run, undo = details.run, details.undo
+    tasks, undone = (sum(getattr(each, name) for each in details.undos.values())
+                     for name in ("tasks", "undone"))  # fmt: skip
+    if undo is None:
+        is_over = run.status is RunStatus.UNDONE
+        return "there was nothing to undo" if is_over else "begins when none of its tasks runs"
+    took_s = between(run.undo_wanted_at, undo.ended_at) if run.has_ended else None
+    within = "" if took_s is None else f" in {duration(took_s)}"
+    return f"{undone} of {tasks} undone{within}, by run {short_id(undo.run_id)}"
+
+
+def _undo_asked(run: Run, now: datetime) -> str:
+    if run.undo_by is None or run.undo_wanted_at is None:
+        return ""
+    why = f": {run.undo_reason}" if run.undo_reason else ""
+    return one_line(f"; asked for {ago(run.undo_wanted_at, now)} by {run.undo_by}{why}")
+
+
+def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: datetime) -> None:
+    """The tree, with a mark at the run that is shown; a note if it is larger than what was read."""
+    for branch in branches_of(family):
+        member = branch.member
+        run = str(member.run_id) if app.verbose else short_id(member.run_id)
+        state = app.out.marked(member.status.mark, f" {run} {member.flow_slug} {member.status}")
+        by = f"  by {member.parent_step}#{member.parent_index}" if member.depth else ""
+        here = "  (this run)" if member.run_id == shown and len(family) > 1 else ""
+        app.print(
+            f" {_stem(branch, unicode=app.out.unicode)}{state}{_member_time(member, now)}{by}{here}"
+        )
+    if len(family) == 1:
+        app.note("it has no children, and no run has started it")
+    elif len(family) == MAX_FAMILY:
+        app.note(f"of its family {MAX_FAMILY} runs are shown")
+
+
+def _stem(branch: Branch, *, unicode: bool) -> str:
+    if not branch.member.depth:
+        return ""
+    bar, fork, end = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
+    return "".join(bar if each else "   " for each in branch.bars) + (
+        end if branch.is_last else fork
+    )
+
+
+def _member_time(member: FamilyMember, now: datetime) -> str:
+    if member.started_at is None:
+        return ""
+    if member.ended_at is None:
+        return f" {ago(member.started_at, now)}"
+    return f" after {duration(between(member.started_at, member.ended_at) or 0.0)}"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pgflowd.cli.terminal.daemon_view import LOSING, RIGHT, TITLES, any_waits, flow_cells
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
-from pgflowd.cli.terminal.status_view import LOSING, RIGHT, TITLES, any_waits, flow_cells
 from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.documents.no_daemon import NOT_RUNNING
 from pgflowd.core.documents.statistics import RunBucket, StepStats

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from pgflowd.cli.terminal.daemon_view import problem_lines
 from pgflowd.cli.terminal.screen import Screen, columns
-from pgflowd.cli.terminal.status_view import problem_lines
 from pgflowd.cli.top.flow_rows import FlowRow, flow_rows, flow_table, totals
 from pgflowd.cli.top.model import State, TopView, Verb
 from pgflowd.cli.top.printed_page import PrintedPage, event_lines, list_lines, run_lines

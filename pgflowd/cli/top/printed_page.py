@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.run_view import print_run, print_runs
 from pgflowd.cli.terminal.screen import Screen
-from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.documents.runs import ListedRun, RunDetails, TimelineEntry
 
 

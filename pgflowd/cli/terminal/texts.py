@@ -1,8 +1,8 @@
 """
-Shows where a handler failed: the last calls in the user's code, or the whole traceback.
+Texts of handlers on a terminal: errors, where a handler failed, and texts behind a label.
 
-The texts are those of handlers, so secrets are hidden and control characters escaped. Each line of
-a text of several lines stays a line of its own, behind an indent.
+Secrets are hidden and control characters escaped. Each line of a text of several lines stays a line
+of its own, behind an indent.
 """
 
 from __future__ import annotations
@@ -72,3 +72,16 @@ def traceback_lines(app: App, traceback: str | None, indent: int) -> list[str]:
         return []
     room = app.out.width and max(app.out.width - indent, 20)
     return [f"{' ' * indent}{line}" for line in folded_lines(app, traceback or "", room)]
+
+
+def print_labelled(app: App, label: str, text: str) -> None:
+    first, *others = error_lines(app, text)
+    print_wrapped(app, f" {label}", first)
+    for line in others:
+        print_wrapped(app, " ", line.lstrip())
+
+
+def print_wrapped(app: App, head: str, text: str) -> None:
+    """A text behind its head, or below it where there is no room."""
+    for line in app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3):
+        app.print(line)

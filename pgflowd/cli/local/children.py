@@ -1,0 +1,336 @@
+"""
+What runs beside `pgflowd dev` and `pgflowd demo`: the daemon and the dashboard.
+
+The daemon is `pgflowd serve` on one database, and may recreate flows whose shape has changed. The
+dashboard is `pgflowd web` on this machine alone, whatever the project config says of logins;
+without the extra `web` there is none, and a remark says how to get it. Both are stopped when their
+command ends, and get SIGTERM if that is killed. While a command waits for the daemon, a thread
+reads its status and prints what it waits for: imports, starts, running tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from typing import IO, Any
+
+import click
+
+from pgflowd.cli.app import App
+from pgflowd.cli.commands.web import INSTALL, is_installed
+from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.text import counted, duration
+
+START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds
+STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
+POLL_S = 0.05  # short compared with a start, which takes about a second
+_SERVED = {ChildState.UP.value, ChildState.ASLEEP.value}
+_UNSETTLED = {
+    state.value for state in (ChildState.STARTING, ChildState.RESTARTING, ChildState.DRAINING)
+}
+LISTEN = "127.0.0.1:7460"  # another port if somebody has it
+START_S = 30.0  # on a busy machine the imports alone take seconds
+END_S = 10.0  # more than it takes to end its streams
+Status = dict[str, Any]
+LONG_S = 2.0  # an ordinary start or reload is over by then
+STOP_S = 0.5  # an end without running tasks is
+STATUS_POLL_S = 0.5
+_STARTING = {ChildState.STARTING.value, ChildState.RESTARTING.value}
+
+
+class DaemonNotUp(click.ClickException):
+    """The daemon did not start, or has ended."""
+
+    exit_code = ExitCode.NO
+
+    def __init__(self, message: str, daemon_exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.daemon_exit_code = daemon_exit_code
+
+
+class DirectoryInUse(click.ClickException):
+    """Another daemon has the socket, such as that of a second demo in the directory."""
+
+    exit_code = ExitCode.TRY_LATER
+
+
+@contextlib.contextmanager
+def daemon(
+    arguments: Sequence[str],
+    *,
+    database_url: str,
+    log: IO[Any] | None,
+    environ: Mapping[str, str] | None = None,
+    may_recreate: bool = True,
+    ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """
+    Run `pgflowd … serve` on this database until the block ends; log None: our stderr. `ending`
+    is entered while it is waited for the daemon's end.
+    """
+    from pgflowd.host.fork import set_death_signal
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pgflowd", *arguments, "serve", *["--recreate"] * may_recreate],
+        env={
+            **os.environ,
+            **(environ or {}),
+            "PGFLOWD__DATABASE__URL": database_url,
+            "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # overrides the project's config
+        },
+        stdin=subprocess.DEVNULL,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C ends this command, which then stops the daemon
+        preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
+    )
+    try:
+        yield process
+    finally:
+        _end(process, ending)
+
+
+def _end(
+    process: subprocess.Popen[bytes], ending: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        with ending():
+            process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
+        process.terminate()
+        process.wait()
+
+
+def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
+    """
+    Return the daemon's status as soon as each of its flows is up or parked.
+
+    At least one is served: a daemon that starts and can serve none of them ends.
+    """
+    from pgflowd.host import control
+
+    until = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < until:
+        if process.poll() == ExitCode.TRY_LATER:
+            raise DirectoryInUse(f"another daemon uses {socket}; stop it first")
+        if process.returncode is not None:
+            text = f"the daemon ended with exit code {process.returncode}"
+            raise DaemonNotUp(text, process.returncode)
+        with contextlib.suppress(OSError, ValueError):
+            status = control.ask(socket, "status", 5.0)
+            states = {status["state"], *(flow["state"] for flow in status["flows"])}
+            is_settled = states & _SERVED and not states & _UNSETTLED
+            if status["pid"] == process.pid and is_settled:
+                return status
+        time.sleep(POLL_S)
+    raise DaemonNotUp(f"the daemon did not start within {START_TIMEOUT_S:.0f} s")
+
+
+@contextlib.contextmanager
+def interrupted_by_term() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C; also SIGHUP, which a closed terminal sends."""
+    signals = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
+        signals.append(signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class LocalWeb:
+    """The dashboard of one database, and its link."""
+
+    def __init__(self, app: App, arguments: Sequence[str], database_url: str) -> None:
+        self._app, self._arguments, self._url = app, arguments, database_url
+        self._process: subprocess.Popen[str] | None = None
+        self._link: str | None = None
+
+    def start(self) -> None:
+        """Start it; it is not waited for."""
+        if is_installed():
+            self._process = self._served(LISTEN)
+
+    def link(self) -> str | None:
+        """Return the link as soon as it is served; None: it is not, and a remark says why."""
+        if self._process is None:
+            self._app.note(f"  for a dashboard in the browser: {INSTALL}")
+            return None
+        if self._link is None:
+            self._link = self._read_link()
+        if self._link is None:
+            self._app.note("  the dashboard did not start; `pgflowd web` says why")
+        return self._link
+
+    def end(self) -> None:
+        """Let it tell its browsers, and end it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipe()
+
+    def _read_link(self) -> str | None:
+        line = self._line()
+        if not line and self._process:  # the port is in use; or the config was wrong, until now
+            is_taken = self._process.wait(END_S) == ExitCode.TRY_LATER
+            self._close_pipe()
+            self._process = self._served(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN)
+            line = self._line()
+        with suppress(ValueError):
+            return str(json.loads(line)["link"])
+        return None
+
+    def _close_pipe(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _line(self) -> str:
+        """The line that it prints when it answers; empty if it has ended, or takes too long."""
+        assert self._process is not None and self._process.stdout is not None
+        if select.select([self._process.stdout], [], [], START_S)[0]:
+            return self._process.stdout.readline()
+        self._process.kill()
+        return ""
+
+    def _served(self, listen: str) -> subprocess.Popen[str]:
+        from pgflowd.host.fork import set_death_signal
+
+        words = [*self._arguments, "web", "--json", "--quiet", "--listen", listen]
+        return subprocess.Popen(
+            [sys.executable, "-m", "pgflowd", *words],
+            env={
+                **os.environ,
+                "PGFLOWD__WEB__URL": self._url,
+                "PGFLOWD__WEB__OPERATOR_URL": self._url,
+                "PGFLOWD__WEB__AUTH": "key",
+                "PGFLOWD__WEB__TOKENS": "",
+                "PGFLOWD__WEB__SECRET": "",
+                "PGFLOWD__WEB__BASE_PATH": "",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # Ctrl-C ends this command, which then ends the dashboard
+            preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
+        )
+
+
+@contextmanager
+def local_web(app: App, arguments: Sequence[str], database_url: str) -> Iterator[LocalWeb]:
+    """Serve the dashboard of a database until the block ends."""
+    web = LocalWeb(app, arguments, database_url)
+    web.start()
+    try:
+        yield web
+    finally:
+        web.end()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def print_time(app: App, text: str) -> None:
+    head = f"{time.strftime('%H:%M:%S')} "
+    for line in app.out.wrapped(text, head=head, indent=len(head)):
+        app.print(line)
+
+
+@contextmanager
+def telling(
+    app: App, socket: Path, what: Callable[[Status], str], after_s: float = LONG_S
+) -> Iterator[None]:
+    """Tell what is waited for, as long as the block takes."""
+    ended = Event()
+    thread = Thread(target=_tell, args=(app, socket, what, after_s, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _tell(
+    app: App, socket: Path, what: Callable[[Status], str], pause_s: float, ended: Event
+) -> None:
+    from pgflowd.host import control
+
+    told = ""
+    while not ended.wait(pause_s):
+        pause_s = STATUS_POLL_S
+        with suppress(OSError, ValueError):
+            text = what(control.ask(socket, "status", 1.0))
+            kind = text.partition(" ")[0]
+            if kind not in ("", told) and not ended.is_set():
+                print_time(app, text)
+            told = kind
+
+
+def of_start(entries: Sequence[str]) -> Callable[[Status], str]:
+    """What a start waits for; `entries` are the modules of the config."""
+
+    def what(status: Status) -> str:
+        starting = [flow["slug"] for flow in status["flows"] if flow["state"] in _STARTING]
+        if not status["flows"]:
+            return f"importing {', '.join(entries)} …"
+        return f"starting {', '.join(starting)} …" if starting else ""
+
+    return what
+
+
+def of_reload(status: Status) -> str:
+    """What a reload waits for."""
+    draining = [flow for flow in status["flows"] if flow["state"] == ChildState.DRAINING]
+    starting = [flow["slug"] for flow in status["flows"] if flow["state"] in _STARTING]
+    if tasks := _tasks_of(draining):
+        return f"waiting for {tasks} with the old code …"
+    return f"starting {', '.join(starting)} …" if starting else "importing the changed code …"
+
+
+@contextmanager
+def telling_the_end(app: App, socket: Path, limit_s: float) -> Iterator[None]:
+    """Tell what the end waits for; `limit_s` is the longest time that it gives running tasks."""
+
+    def what(status: Status) -> str:
+        tasks = _tasks_of(status["flows"])
+        limit = f"at most {duration(limit_s)}"
+        return f"waiting for {tasks}, {limit}; Ctrl-C again stops now" if tasks else ""
+
+    try:
+        with telling(app, socket, what, STOP_S):
+            yield
+    except KeyboardInterrupt:
+        print_time(app, "stopping now; running tasks are given back")
+        raise
+
+
+def _tasks_of(flows: Sequence[dict[str, Any]]) -> str:
+    running = {flow["slug"]: flow["running"] for flow in flows if flow["running"]}
+    return ", ".join(f"{counted(each, 'task')} of {slug}" for slug, each in running.items())
