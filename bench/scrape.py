@@ -1,7 +1,7 @@
 """
 What a scrape costs: of a daemon with many flows, each of six steps that have had a task.
 
-    python bench/scrape.py [--flows N] [--scrapes N] [--histograms step|flow|off]
+    python bench/scrape.py [--flows N] [--scrapes N]
 
 Starts a PostgreSQL and a daemon with `[http] listen`, lets each flow have a run, and scrapes once
 in 1.2 s, since an answer may be a second old. Prints how long a scrape took, and the CPU of all
@@ -47,7 +47,7 @@ def write_flows(directory: Path, args: argparse.Namespace, dsn: str, port: int) 
             lines += [STEP.format(slug=slug, number=number) for number in range(STEPS)]
         (directory / f"jobs_{module}.py").write_text("".join(lines))
     text = config.read_text().replace('sleep_after = "20s"', 'sleep_after = "1h"')
-    http = f'[http]\nlisten = "127.0.0.1:{port}"\nhistograms = "{args.histograms}"\n'
+    http = f'[http]\nlisten = "127.0.0.1:{port}"\n'
     config.write_text(text + http)
     return config
 
@@ -100,7 +100,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("--flows", type=int, default=60)
     parser.add_argument("--scrapes", type=int, default=20)
-    parser.add_argument("--histograms", default="step", choices=["step", "flow", "off"])
     args = parser.parse_args()
     port = free_port()
     with (

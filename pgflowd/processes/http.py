@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from pgflowd.core.documents.health import health_of, is_ready
 from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
-from pgflowd.core.metrics.exposition import HistogramDetail, TextFormat, exposition
+from pgflowd.core.metrics.exposition import TextFormat, exposition
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Address
 from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_CANNOT
@@ -181,9 +181,8 @@ class HttpServer(ThreadingHTTPServer):
     def metrics_text(self, numbers: dict[str, Any], form: TextFormat) -> str:
         kept = self._texts.get(form)
         if kept is None or kept[0] is not numbers:
-            detail = HistogramDetail(self.settings.http.histograms)
             used = self._use.of(numbers["status"])
-            kept = self._texts[form] = numbers, exposition(numbers, used, form, detail)
+            kept = self._texts[form] = numbers, exposition(numbers, used, form)
         return kept[1]
 
 

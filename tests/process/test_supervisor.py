@@ -240,10 +240,10 @@ def test_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_st
 
 
 @covers("P15", "rule 23")
-def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(setup, database):
+def test_a_worker_that_dies_six_times_is_parked_until_a_reload(setup, database):
     setup.flow("alpha")
     setup.flow("beta")
-    daemon = setup.serve(worker={"parked_retry": "1s", "backoff_max": "100ms"})
+    daemon = setup.serve(worker={"backoff_max": "100ms"})
 
     for count in range(1, 7):
         daemon.until("child.ready", child="worker alpha", count=count)
@@ -254,6 +254,7 @@ def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(setup, dat
     assert len(daemon.events("child.restarted", child="worker alpha")) == 5
     assert daemon.ask()["state"] == "degraded"
     assert daemon.ask()["problems"][0]["flow"] == "alpha"
+    daemon.ask("reload")
     daemon.until("child.ready", child="worker alpha", count=7, within_s=4)
 
 

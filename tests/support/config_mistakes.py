@@ -48,7 +48,6 @@ MISTAKES = [
     ("[worker]\nmax_output = '0B'", "E105", "from 1B"),
     ("[worker]\nrunner_idle = '0s'", "E105", "from 1ms"),
     ("[worker]\nrunner_idle = '0.5ms'", "E105", "from 1ms to 365d"),
-    ("[worker]\nkeep_output_size = '1023B'", "E105", "from 1KiB to 1MiB"),
     (f"[worker]\nkill_grace = '{'1' * 21}ms'", "E103", "not a number with a unit"),
     ('[worker]\nkill_grace = "1s\\u00a0"', "E103", "not a number with a unit"),
     ("[worker]\nkill_grace = '-1s'", "E105", "negative"),

@@ -27,7 +27,7 @@ def test_spans_are_sent_though_others_come_at_each_moment(tmp_path: Path) -> Non
     end, sender = listen(tmp_path / "span"), SpanSender(tmp_path / "span")
 
     async def add_many() -> None:
-        buffer = SpanBuffer(asyncio.get_running_loop(), sender, "alpha", str, map_spans=100)
+        buffer = SpanBuffer(asyncio.get_running_loop(), sender, "alpha", str)
         for token in range(3 * ENOUGH):
             buffer.add(ended(token))
             await asyncio.sleep(0)

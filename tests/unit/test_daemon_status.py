@@ -18,7 +18,7 @@ from pgflowd.core.documents.health import is_ready
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
-from pgflowd.core.metrics.exposition import HistogramDetail, TextFormat, exposition
+from pgflowd.core.metrics.exposition import MAX_STEPS, TextFormat, exposition
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.timeouts import on_waiting
@@ -367,17 +367,18 @@ def test_the_classic_format_names_families_as_its_samples_and_knows_no_info():
     assert samples == {line.split(" ")[0] for line in open_lines if not line.startswith("#")}
 
 
-def test_histograms_are_of_each_step_of_each_flow_or_absent():
-    def lines(detail: HistogramDetail) -> list[str]:
-        text = exposition(numbers_of_two_steps(), {}, TextFormat.CLASSIC, detail)
-        return [each for each in text.splitlines() if "task_seconds" in each]
+def test_a_flow_with_many_steps_has_one_histogram_of_all():
+    numbers = numbers_of_two_steps()
+    times = numbers["counters"]["worker a"]["task_seconds"]
+    assert 'pgflowd_task_seconds_count{flow="a",step="ship"} 2' in exposition(numbers, {})
 
-    assert 'pgflowd_task_seconds_count{flow="a",step="ship"} 2' in lines(HistogramDetail.STEP)
-    of_flow = lines(HistogramDetail.FLOW)
-    assert 'pgflowd_task_seconds_bucket{flow="a",le="0.005"} 1' in of_flow
-    assert 'pgflowd_task_seconds_bucket{flow="a",le="+Inf"} 3' in of_flow
-    assert 'pgflowd_task_seconds_sum{flow="a"} 0.018' in of_flow
-    assert lines(HistogramDetail.OFF) == []
+    times.update({f"step_{number}": [0] * 15 + [0.0] for number in range(MAX_STEPS - 1)})
+
+    lines = [each for each in exposition(numbers, {}).splitlines() if "task_seconds_" in each]
+    assert 'pgflowd_task_seconds_bucket{flow="a",step="",le="0.005"} 1' in lines
+    assert 'pgflowd_task_seconds_bucket{flow="a",step="",le="+Inf"} 3' in lines
+    assert 'pgflowd_task_seconds_sum{flow="a",step=""} 0.018' in lines
+    assert len(lines) == 17
 
 
 def test_the_facts_of_the_daemon_and_of_flows_that_nobody_serves_are_metrics():

@@ -430,7 +430,7 @@ def test_the_sixth_crash_parks_a_worker_with_its_last_exits():
 
 
 @covers("rule 23")
-def test_a_parked_worker_is_tried_once_each_parked_retry():
+def test_a_parked_worker_is_tried_once_in_five_minutes():
     tree, _ = crash_until_it_ends(running("a", "b", hang_timeout_s=1e6), "worker a", 6, 0.1)
     due = due_of(tree, "worker a")
 

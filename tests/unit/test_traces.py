@@ -81,26 +81,27 @@ def test_the_ratio_counts_the_low_bytes_of_the_id() -> None:
 def test_of_a_map_that_completes_only_some_attempts_have_spans() -> None:
     trace = Trace(TRACE, True)
     times = {"began_at": 1.0, "ended_at": 2.0}
+    most = spans.MAP_SPANS
     reports = [
-        TaskReport(task(nr)._replace(task_index=nr, trace=trace), Outcome.COMPLETED, **times)
-        for nr in range(5)
+        TaskReport(task(nr)._replace(task_index=index, trace=trace), Outcome.COMPLETED, **times)
+        for nr, index in enumerate((0, most - 1, most, most + 1, most + 2))
     ]
     reports[4] = replace(reports[4], outcome=Outcome.FAILED)
     unsampled = TaskReport(task(9)._replace(trace=Trace(TRACE, False)), Outcome.COMPLETED)
     verdicts = [Verdict.COMPLETED] * 4 + [Verdict.QUEUED, Verdict.COMPLETED]
     ended = SendSpans((*reports, unsampled), tuple(map(ReportAnswer, verdicts)), ())
 
-    found = spans.portion_of([ended], 1000.0, {}, str, map_spans=2)
+    found = spans.portion_of([ended], 1000.0, {}, str)
 
-    assert [row[2] for row in found.attempts] == [0, 1, 4]
-    told = [spans.trace_for_runner(each.task, 2) for each in (*reports[1:3], unsampled)]
+    assert [row[2] for row in found.attempts] == [0, most - 1, most + 2]
+    told = [spans.trace_for_runner(each.task) for each in (*reports[1:3], unsampled)]
     assert [each and each.has_span for each in told] == [True, False, False], (
         "no orphans of handlers"
     )
     assert [each and each.is_sampled for each in told] == [True, True, False]
     parents = [each and each.caller(RUN, "a", 0, 7).traceparent for each in told]
     assert [str(each)[-2:] for each in parents] == ["01", "00", "00"]
-    assert spans.trace_for_runner(task(1), 2) is None
+    assert spans.trace_for_runner(task(1)) is None
 
 
 def test_spans_have_their_parents_times_and_no_secrets() -> None:
@@ -165,7 +166,7 @@ def test_a_portion_that_is_too_large_is_sent_as_several() -> None:
     answers = (ReportAnswer(Verdict.FAILED),) * len(reports)
     parts = EndedParts("a", "completed", None, 1009.0, " ".join(f"{run} 1001" for run in runs))
     ended = [SendSpans(tuple(reports), answers, (parts,))]
-    whole = spans.portion_of(ended, 1000.0, {}, str, map_spans=100)
+    whole = spans.portion_of(ended, 1000.0, {}, str)
 
     pieces, found = [whole], []
     while pieces:
@@ -197,7 +198,7 @@ def sent(
     def hide(text: str) -> str:
         return text.replace("hunter2", "***")
 
-    return read(told([spans.portion_of([ended], 1000.0, deps, hide, map_spans=100)]))
+    return read(told([spans.portion_of([ended], 1000.0, deps, hide)]))
 
 
 def read(document: dict[str, Any]) -> list[Span]:

@@ -10,7 +10,6 @@ unreadable. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache, reduce
 from itertools import accumulate
@@ -23,6 +22,7 @@ from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import WORKER
 from pgflowd.core.supervision.lifecycle import ChildState
 
+MAX_STEPS = 100  # of a flow with a histogram of each: 1,700 lines of text, more with each step
 _SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 
 
@@ -33,19 +33,10 @@ class TextFormat(Enum):
     CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class HistogramDetail(Enum):
-    """How many histograms there are: `[http] histograms`."""
-
-    STEP = "step"
-    FLOW = "flow"
-    OFF = "off"
-
-
 def exposition(
     numbers: Mapping[str, Any],
     processes: Mapping[str, Mapping[str, float]],
     form: TextFormat = TextFormat.OPENMETRICS,
-    detail: HistogramDetail = HistogramDetail.STEP,
 ) -> str:
     """Return the whole text. `numbers` are the supervisor's answer: `status`, its document;
     `counters` by child; `own`, its own. `processes` are what processes use, by metric."""
@@ -55,10 +46,7 @@ def exposition(
     for metric in METRICS:
         found = _numbers(metric, status, numbers["counters"], own)
         if metric.type is MetricType.HISTOGRAM:
-            if detail is HistogramDetail.OFF:
-                continue
-            if detail is HistogramDetail.FLOW:
-                metric, found = _by_flow(metric, found)
+            found = {flow: _bounded(steps) for flow, steps in found.items()}
         lines += _head(metric, form)
         for values, number in _flattened(found, len(metric.labels)):
             lines += _samples(metric, _pairs(metric.labels, values), number)
@@ -113,14 +101,11 @@ def _numbers(
     return own.get(metric.key, {} if metric.labels else None)
 
 
-def _by_flow(metric: Metric, numbers: Mapping[str, Any]) -> tuple[Metric, dict[str, Any]]:
-    """The same metric with its steps added up."""
-    sums = {
-        flow: reduce(added, steps.values())
-        for flow, steps in numbers.items()
-        if isinstance(steps, dict) and steps
-    }
-    return replace(metric, labels=metric.labels[:1]), sums
+def _bounded(steps: Any) -> Any:
+    """The histograms of a flow's steps, or their sum if there are too many."""
+    if isinstance(steps, dict) and len(steps) > MAX_STEPS:
+        return {"": reduce(added, steps.values())}  # an empty label is as good as none
+    return steps
 
 
 def _head(metric: Metric, form: TextFormat) -> Iterator[str]:

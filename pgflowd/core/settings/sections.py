@@ -150,12 +150,6 @@ class WorkerSettings:
         "all",
         "off",
     )
-    keep_output_size_bytes: int = size(
-        "64KiB",
-        "of an attempt, its last lines; a worker has so much memory per task",
-        low="1KiB",
-        high="1MiB",
-    )
     oom_score_adj: int = whole(
         500, "of runners: the kernel chooses them first (Linux)", low=0, high=1000
     )
@@ -164,9 +158,6 @@ class WorkerSettings:
     )
     backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
     backoff_max_s: float = duration("30s", "the longest wait before a restart")
-    parked_retry_s: float = duration(
-        "5m", 'of a worker parked for crashing; "0s": on reload only', zero=True
-    )
 
 
 @dataclass(frozen=True)
@@ -251,9 +242,6 @@ class HttpSettings:
         '"file:/etc/pgflowd/http_token"; needed where other machines reach listen',
         form=ELSEWHERE,
     )
-    histograms: str = choice(
-        "step", "of task times: one for each step, one for each flow, or none", "flow", "off"
-    )
 
     @property
     def address(self) -> Address | None:
@@ -279,9 +267,6 @@ class TelemetrySettings:
     )
     service_name: str = text("of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
     ratio: float = share(1.0, "of the runs whose caller has no trace; else that one decides")
-    map_spans: int = whole(
-        100, "of the elements of a map that complete, so many get a span; others all do", low=0
-    )
     sentry: str = choice(
         "last",
         "the exceptions that Sentry gets, if the flow's module uses it: of the last attempt, of "

@@ -25,6 +25,7 @@ from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import Budget, ChildEntry, ChildSpec, Policy, Tree
 
 KEPT_EXITS = 6  # one more than the restarts that a worker has by default
+PARKED_RETRY_S = 300.0  # rare enough to cost nothing, and a cause that passes needs nobody
 
 Result = tuple[Tree, list[Action]]
 
@@ -169,12 +170,12 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
         fall_asleep(transition, _with_reset_delays(transition, child), child.sleep)
         return
     if exit.kind is ExitKind.CANNOT_START:
-        _park(transition, child, exit, retry_s=0)
+        _park(transition, child, exit, is_tried_again=False)
         return
     budget, allowed = child.budget.spend(transition.now)
     child = _with_reset_delays(transition, transition.change(child, budget=budget))
     if not allowed or child.is_last_try:
-        _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
+        _park(transition, child, exit, is_tried_again=True)
         return
     _restart_alone(transition, child, exit, budget)
 
@@ -183,7 +184,7 @@ def _on_observer_exit(transition: TreeTransition, child: ChildEntry, exit: Child
     """An observer ended without being asked: nobody else notices (rules 51 and 52 of
     docs/background/supervision.md)."""
     if exit.kind is ExitKind.CANNOT_START:
-        _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
+        _park(transition, child, exit, is_tried_again=True)
         return
     budget, _ = child.budget.spend(transition.now)
     child = _with_reset_delays(transition, transition.change(child, budget=budget))
@@ -225,7 +226,9 @@ def _with_reset_delays(transition: TreeTransition, child: ChildEntry) -> ChildEn
     return child
 
 
-def _park(transition: TreeTransition, child: ChildEntry, exit: ChildExit, retry_s: float) -> None:
+def _park(
+    transition: TreeTransition, child: ChildEntry, exit: ChildExit, *, is_tried_again: bool
+) -> None:
     exit = replace(exit, code=exit.code or ("E412" if exit.is_crash else "E901"))
     transition.change(
         child,
@@ -233,6 +236,6 @@ def _park(transition: TreeTransition, child: ChildEntry, exit: ChildExit, retry_
         is_start_over=True,
         parked_at=transition.now,
         error=exit,
-        due_at=transition.now + retry_s if retry_s else None,
+        due_at=transition.now + PARKED_RETRY_S if is_tried_again else None,
     )
     transition.do(LogPark(child.id, exit))

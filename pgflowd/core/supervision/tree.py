@@ -86,7 +86,6 @@ class ChildSpec:
     max_restarts: int = 5
     backoff_min_s: float = 0.1
     backoff_max_s: float = 30.0
-    parked_retry_s: float = 300.0
     kill_grace_s: float = 2.0
 
     def __post_init__(self) -> None:

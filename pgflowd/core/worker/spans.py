@@ -18,6 +18,9 @@ from pgflowd.core.worker.events import EndedParts, RunChange, Verdict
 from pgflowd.core.worker.task import Task, TaskReport
 
 MAX_TEXT_CHARS = 1000  # of an error
+# Of the elements of a map that complete so many have a span: a trace with thousands of like spans
+# can hardly be read, and costs as much as the work. Elements that fail all have one.
+MAP_SPANS = 100
 _BEGUN = (RunStatus.STARTED, StepStatus.STARTED)
 
 Row = tuple[Any, ...]
@@ -82,10 +85,10 @@ def name_of(task: Task) -> SpanName | None:
     return SpanName(trace_id, attempt_span(*task.key, task.token))
 
 
-def trace_for_runner(task: Task, map_spans: int) -> TaskTrace | None:
+def trace_for_runner(task: Task) -> TaskTrace | None:
     """What the runner is told, unless it is what each runner takes for granted. The handler of an
     element whose attempt gets no span writes none either."""
-    trace, is_first = task.trace, task.task_index < map_spans
+    trace, is_first = task.trace, task.task_index < MAP_SPANS
     if trace is None or (trace is ORDINARY and is_first):
         return None
     has_span = trace.is_sampled and is_first
@@ -120,10 +123,8 @@ def portion_of(
     since: float,
     deps: Mapping[str, Sequence[str]],
     hide: Callable[[str], str],
-    map_spans: int,
 ) -> Portion:
-    """What the exporter is told; `since`: when the worker's clock was 0. Of the elements of a map
-    that complete only some have a span."""
+    """What the exporter is told; `since`: when the worker's clock was 0."""
     attempts: list[Row] = []
     parts: list[Row] = []
     traces: dict[str, Row] = {}
@@ -135,7 +136,7 @@ def portion_of(
                 continue
             if trace.parent is not None or trace.link is not None:
                 traces[report.task.run_id] = trace.trace_id, trace.parent, trace.state, trace.link
-            if report.task.task_index < map_spans or verdict is not Verdict.COMPLETED:
+            if report.task.task_index < MAP_SPANS or verdict is not Verdict.COMPLETED:
                 attempts.append(_row(report, trace, verdict, since, hide))
                 shown.append(report)
         last = since + max([report.ended_at or 0.0 for report in shown], default=-since)

@@ -58,8 +58,8 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def single_specs(settings: Settings) -> list[ChildSpec]:
-    """Return the specifications of all children that are not in a group. Delays and the next try
-    are those of [worker], which observers have, too."""
+    """Return the specifications of all children that are not in a group. Delays are
+    those of [worker], which observers have, too."""
     worker = settings.worker
     return [
         ChildSpec(
@@ -68,7 +68,6 @@ def single_specs(settings: Settings) -> list[ChildSpec]:
             enabled=kind.is_wanted(settings),
             backoff_min_s=worker.backoff_min_s,
             backoff_max_s=worker.backoff_max_s,
-            parked_retry_s=worker.parked_retry_s,
             kill_grace_s=worker.kill_grace_s,
         )
         for kind in SINGLE_KINDS
@@ -91,7 +90,6 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
         max_restarts=keys.max_restarts,
         backoff_min_s=keys.backoff_min_s,
         backoff_max_s=keys.backoff_max_s,
-        parked_retry_s=keys.parked_retry_s,
         kill_grace_s=keys.kill_grace_s,
     )
 

@@ -197,10 +197,10 @@ class _Worker:
         self._output = OutputStream(self._log, self._mailbox.put)
         output, hide = self._output, self._log.without_secrets
         of_output = (output.pass_on, LogOfRunners(output.write, output.room, hide))
-        keys, map_spans = settings.worker_for(served.name), settings.telemetry.map_spans
-        self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop, map_spans)
+        keys = settings.worker_for(served.name)
+        self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop)
         sender = SpanSender(socket_path(control_path(settings)))
-        self._spans = SpanBuffer(self._loop, sender, served.slug, hide, map_spans)
+        self._spans = SpanBuffer(self._loop, sender, served.slug, hide)
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )

@@ -25,6 +25,7 @@ from pgflowd.core.worker.run_log import naming
 from pgflowd.core.worker.task import Task
 from pgflowd.processes.worker.runner_output import PAUSE_S, Output
 
+KEPT_BYTES = 65_536  # of each task, its last lines: what people read of a failure
 NOTE_EXTRA = 100  # bytes that a record costs besides its text
 
 
@@ -42,7 +43,7 @@ class RunnerRecords:
     def __init__(self, log: LogOfRunners, settings: WorkerSettings) -> None:
         self._log, self._hide, self._room = log.write, log.hide, log.room
         self._mode = settings.handler_output
-        self._keeps = settings.keep_output_size_bytes if settings.keep_output != "off" else 0
+        self._keeps = KEPT_BYTES if settings.keep_output != "off" else 0
         self._kept: dict[int, KeptOutput] = {}  # by token, of tasks that have printed something
         self._begun: dict[int, float] = {}  # when, by token
         self._tasks: dict[int, Task] = {}  # by token

@@ -52,10 +52,8 @@ class RunnerSocket:
         on_end: Callable[[int], None],
         log: LogOfRunners,
         settings: WorkerSettings,
-        map_spans: int = 0,
     ) -> None:
         self.id = id
-        self._map_spans = map_spans
         self.pid: int | None = None
         self.is_doomed = False  # to be killed once it is forked
         self.was_retired = False
@@ -123,7 +121,7 @@ class RunnerSocket:
         """Give it a task."""
         known, body = task.for_runner()
         head = {"do": "task", **known, "shared": is_shared}
-        if trace := trace_for_runner(task, self._map_spans):
+        if trace := trace_for_runner(task):
             head["trace"] = trace
         if not self.tasks:
             self._is_task_last, self._request = True, 0

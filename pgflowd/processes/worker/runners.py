@@ -37,10 +37,8 @@ class RunnerProcesses:
         emit: Callable[[events.WorkerEvent], None],
         log: LogOfRunners,
         loop: asyncio.AbstractEventLoop,
-        map_spans: int = 0,
     ) -> None:
         self.zygote = zygote
-        self._map_spans = map_spans  # of the elements of a map
         self._settings = settings
         self._emit, self._log = emit, log
         self._loop = loop
@@ -55,8 +53,7 @@ class RunnerProcesses:
         return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        of_records = (self._log, self._settings, self._map_spans)
-        runner = RunnerSocket(id, self._emit, self._sweep, *of_records)
+        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._settings)
         try:
             ends = runner.open()
         except OSError as error:

@@ -28,11 +28,10 @@ class SpanBuffer:
         sender: SpanSender,
         flow: str,
         hide: Callable[[str], str],
-        map_spans: int,
     ) -> None:
         self.deps: Mapping[str, Sequence[str]] = {}  # of the steps of the flow
         self._loop, self._sender = loop, sender
-        self._flow, self._hide, self._map_spans = flow, hide, map_spans
+        self._flow, self._hide = flow, hide
         self._ended: list[SendSpans] = []
         self._reports = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -51,6 +50,6 @@ class SpanBuffer:
             self._timer.cancel()
         ended, self._ended, self._reports, self._timer = self._ended, [], 0, None
         since = time.time() - time.monotonic()
-        portion = portion_of(ended, since, self.deps, self._hide, self._map_spans)
+        portion = portion_of(ended, since, self.deps, self._hide)
         if portion.attempts or portion.parts:
             self._sender.send_portion(self._flow, portion)

@@ -19,8 +19,8 @@ Counters go on when a child is replaced, and begin at 0 with the daemon; process
 counted by `http`, and begins anew with it. The numbers of the queue come from the database:
 every daemon that serves a flow reports the same, so take `max by (flow)`, never `sum`. Of a
 flow with messages that no worker of any daemon serves each daemon reports them, without
-`pgflowd_max_concurrency`. `[http] histograms` bounds the histograms: a flow with 6 steps has
-some 200 lines of them."""
+`pgflowd_max_concurrency`. A flow with 6 steps has some 200 lines of histograms;
+one with more than 100 has one of all its steps, whose `step` is empty."""
 _TOPICS = {
     "flow": "Of flows and steps",
     "": "Of the daemon",
