@@ -8,6 +8,7 @@
 # make undos   runs are undone while all is killed, RUNS=1000 SEED=7
 # make nightly  all of these and the timing tests in half an hour, MINUTES=25 SEED=7; a table at the end
 # make figures how large the house is, and whether anything of it has grown
+# make clients  make the plain client, and what else exists twice, from the asynchronous one
 # make contract  write the JSON Schemas of what commands print
 # make codes   write the index of the pages about codes
 # make site    build the documentation as a site, in build/site
@@ -43,7 +44,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos nightly peers clean \
-  contract pictures codes references site deb
+  clients contract pictures codes references site deb
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -60,6 +61,9 @@ figures: $(TEST_READY)
 
 pictures: $(TEST_READY) $(PEERS_READY)
 	PGFLOWD_PICTURES=1 $(VENV)/bin/pytest -q tests/web/test_browser_pages.py -k pictures
+
+clients: $(TEST_READY)
+	$(VENV)/bin/python tools/make_clients.py
 
 contract: $(TEST_READY)
 	$(VENV)/bin/python tests/support/documents.py

@@ -1,7 +1,17 @@
 """
-`AsyncClient`, with which asyncio applications start runs and follow them: the methods of `Client`,
-awaited.
+`AsyncClient`, with which applications start runs and follow them.
+
+    client = AsyncClient("postgresql://…")
+    run = await client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
+
+`AsyncClient()` uses the libpq environment or, in a handler, the daemon's database.
+`AsyncClient(conn)` and `conn=` take a connection of psycopg or of another library, or a session
+(`db.foreign_connections`): it is never committed, rolled back or closed, and no run can be waited
+for on it, since nothing happens before its commit. A client with a URL keeps a few connections for
+the next call. All that it does is to perform operations of `db`.
 """
+
+# `make clients` makes client.py from this module: `Client`, for plain code and threads.  # async
 
 from __future__ import annotations
 
@@ -13,41 +23,45 @@ from typing import Any, Literal, TypeVar, Unpack
 
 import psycopg
 
-from pgflowd.client import NAME, RunId
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.runs import Run, RunWithStates, TimelineEntry
+from pgflowd.core.documents.runs import Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
 from pgflowd.db import operations, schedule_operations, starts
 from pgflowd.db.client_connections import (
+    NAME,
     AsyncConnection,
     AsyncGiven,
     ClientConnections,
+    RunId,
 )
 from pgflowd.db.connection import connect_async
 from pgflowd.db.following import follow_async
-from pgflowd.db.foreign_connections import Library, async_foreign, library_of
+from pgflowd.db.foreign_connections import foreign_async, library_of
 from pgflowd.db.operations import Operation, run_async
 from pgflowd.db.patient_wait import PatientWait
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 
-__all__ = ["AsyncClient"]
+__all__ = ["AsyncClient", "Run", "RunEvent", "RunWithStates", "StepState"]
 
 T = TypeVar("T")
 
 
 class AsyncClient(ClientConnections[AsyncConnection]):
-    """For asyncio; the methods of `Client`, awaited."""
+    # sync: """For plain code and threads."""
+    """For asyncio; the methods of `Client`, awaited."""  # async
 
-    _other = psycopg.Connection
-    _libraries = frozenset({Library.SQLALCHEMY_ASYNC, Library.ASYNCPG})
+    _own = psycopg.AsyncConnection
 
-    def __init__(self, database: str | AsyncGiven = "") -> None:
-        super().__init__(database)
+    # sync: def __init__(self, database: str | Given = "", *, using: str | None = None) -> None:
+    # sync:     """`using`: in each thread its connection of Django with this name."""
+    # sync:     super().__init__(database, using)
+    def __init__(self, database: str | AsyncGiven = "") -> None:  # async
+        super().__init__(database)  # async
 
     async def start_flow(
         self,
@@ -370,8 +384,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         given = self._given_or(conn)
         if given is not None:
             library = library_of(given)
-            conn_of = await async_foreign(given, library) if library else given
-            return await run_async(conn_of, operation)
+            used = await foreign_async(given, library) if library else given
+            return await run_async(used, operation)
         own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
         with self._kept_after(own):
             return await run_async(own, operation)

@@ -1,16 +1,15 @@
+# Made from pgflowd/async_client.py by `make clients`; do not edit.
 """
 `Client`, with which applications start runs and follow them.
 
-    client = Client("postgresql://…")   # or Client(conn), or Client() for the libpq environment
-                                        # and, in a handler, for the daemon's database
+    client = Client("postgresql://…")
     run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
 
-`async_client.AsyncClient` has the same methods, awaited. Both only perform the operations of
-`db.operations` and `db.starts`.
-`conn` is a connection of psycopg, SQLAlchemy or Django, or a session (`db.foreign_connections`).
-A client with a URL keeps a few connections for the next call, and several threads may use it. A
-connection that was passed in stays the caller's: it is never committed, rolled back or closed, and
-no run can be waited for on it, since nothing happens before its commit.
+`Client()` uses the libpq environment or, in a handler, the daemon's database.
+`Client(conn)` and `conn=` take a connection of psycopg or of another library, or a session
+(`db.foreign_connections`): it is never committed, rolled back or closed, and no run can be waited
+for on it, since nothing happens before its commit. A client with a URL keeps a few connections for
+the next call. All that it does is to perform operations of `db`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
-from uuid import UUID
 
 import psycopg
 
@@ -32,19 +31,15 @@ from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
 from pgflowd.db import operations, schedule_operations, starts
 from pgflowd.db.client_connections import (
+    NAME,
     ClientConnections,
     Connection,
     Given,
-    refuse_wait,
+    RunId,
 )
 from pgflowd.db.connection import connect
 from pgflowd.db.following import follow_sync
-from pgflowd.db.foreign_connections import (
-    Library,
-    django_connection,
-    library_of,
-    sync_foreign,
-)
+from pgflowd.db.foreign_connections import foreign, library_of
 from pgflowd.db.operations import Operation, run_sync
 from pgflowd.db.patient_wait import PatientWait
 from pgflowd.errors import Unreachable
@@ -53,23 +48,16 @@ from pgflowd.host.open_telemetry import starting
 __all__ = ["Client", "Run", "RunEvent", "RunWithStates", "StepState"]
 
 T = TypeVar("T")
-RunId = UUID | str
-
-NAME = "pgflowd client"  # in pg_stat_activity
 
 
 class Client(ClientConnections[Connection]):
     """For plain code and threads."""
 
-    _other = psycopg.AsyncConnection
-    _libraries = frozenset({Library.SQLALCHEMY, Library.DJANGO})
+    _own = psycopg.Connection
 
     def __init__(self, database: str | Given = "", *, using: str | None = None) -> None:
         """`using`: in each thread its connection of Django with this name."""
-        if using is not None and database != "":
-            raise TypeError("Client takes a database, or using=, not both")
-        super().__init__(database)
-        self._using = using
+        super().__init__(database, using)
 
     def start_flow(
         self,
@@ -141,7 +129,8 @@ class Client(ClientConnections[Connection]):
         """
         self._refuse_wait()
         url = self._own_url()
-        return follow_sync(lambda: connect(url, name=NAME), run_id_of(run_id), outputs=outputs)
+        opened = partial(connect, url, name=NAME)
+        return follow_sync(opened, run_id_of(run_id), outputs=outputs)
 
     def get_run(self, run_id: RunId, *, conn: Given | None = None) -> Run:
         """Read a run. Raises NotFound."""
@@ -156,7 +145,8 @@ class Client(ClientConnections[Connection]):
         limit: int | None = None, conn: Given | None = None,
     ) -> list[RunEvent]:  # fmt: skip
         """What happened in a run: from `after`, before `before`, the newest `limit`. NotFound."""
-        return self._perform(operations.timeline(run_id_of(run_id), after, before, limit), conn)
+        found = operations.timeline(run_id_of(run_id), after, before, limit)
+        return self._perform(found, conn)
 
     def cancel(
         self,
@@ -375,11 +365,6 @@ class Client(ClientConnections[Connection]):
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def _refuse_wait(self) -> None:
-        if self._using is not None:
-            refuse_wait()
-        super()._refuse_wait()
-
     def _wait(self, wait: PatientWait) -> Run:
         while True:
             try:
@@ -389,11 +374,10 @@ class Client(ClientConnections[Connection]):
 
     def _perform(self, operation: Operation[T], conn: Given | None = None) -> T:
         given = self._given_or(conn)
-        if given is None and self._using is not None:
-            given = django_connection(self._using)
         if given is not None:
             library = library_of(given)
-            return run_sync(sync_foreign(given, library) if library else given, operation)
+            used = foreign(given, library) if library else given
+            return run_sync(used, operation)
         own = self._connections.take() or connect(self._own_url(), name=NAME)
         with self._kept_after(own):
             return run_sync(own, operation)

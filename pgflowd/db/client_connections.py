@@ -8,21 +8,24 @@ import os
 import selectors
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from uuid import UUID
 
 import psycopg
 
 from pgflowd.core import context
 from pgflowd.core.text import with_article
-from pgflowd.db.foreign_connections import AsyncForeign, Library, SyncForeign, library_of
+from pgflowd.db.foreign_connections import AsyncForeign, Foreign, django_connection, library_of
 from pgflowd.errors import RunError
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
-Given: TypeAlias = Connection | SyncForeign  # of applications
+RunId: TypeAlias = UUID | str
+Given: TypeAlias = Connection | Foreign  # of applications
 AsyncGiven: TypeAlias = AsyncConnection | AsyncForeign
 
+NAME = "pgflowd client"  # in pg_stat_activity
 MAX_IDLE = 4  # connections of a client that are kept
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
 
@@ -67,11 +70,14 @@ class IdleConnections(Generic[AnyConnection]):
 class ClientConnections(Generic[AnyConnection]):
     """What both clients share: a URL or a connection of the caller, and connections to keep."""
 
-    _other: type[Any]  # the connections of the other client
-    _libraries: frozenset[Library]  # whose connections this client takes beside psycopg's
+    _own: ClassVar[type[Any]]  # psycopg's connections that this client takes
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Any, using: str | None = None) -> None:
+        """`using`: the name of a connection of Django."""
+        if using is not None and database != "":
+            raise TypeError("Client takes a database, or using=, not both")
         self._refuse_unknown(database)
+        self._using = using
         self._url = database if isinstance(database, str) else ""
         self._given: Any = None if isinstance(database, str) else database
         self._connections: IdleConnections[AnyConnection] = IdleConnections()
@@ -86,6 +92,8 @@ class ClientConnections(Generic[AnyConnection]):
         given = conn if conn is not None else self._given
         if given is not None:
             self._refuse_unknown(given)
+        if given is None and self._using is not None:
+            return django_connection(self._using)
         return given
 
     @contextmanager
@@ -116,7 +124,9 @@ class ClientConnections(Generic[AnyConnection]):
         if database is None:
             raise TypeError(f"{name}(None): write {name}() for the libpq environment")
         library = library_of(database)
-        if isinstance(database, self._other) or (library and library not in self._libraries):
+        is_psycopg = isinstance(database, psycopg.Connection | psycopg.AsyncConnection)
+        is_of_other = library and library.is_async != issubclass(self._own, psycopg.AsyncConnection)
+        if is_of_other or (is_psycopg and not isinstance(database, self._own)):
             kind = type(database).__name__
             raise TypeError(f"{name} cannot use {kind}; use the other client")
         if library is None and not isinstance(database, str) and not hasattr(database, "pgconn"):
@@ -127,13 +137,9 @@ class ClientConnections(Generic[AnyConnection]):
             )
 
     def _refuse_wait(self) -> None:
-        if self._given is not None:
-            refuse_wait()
-
-
-def refuse_wait() -> NoReturn:
-    """Raise, since nobody can wait on a connection that was passed in."""
-    raise ValueError(
-        "a connection that was passed in cannot wait, since nothing happens before its"
-        " commit; wait with a client made of a URL"
-    )
+        """Raise on a connection that was passed in."""
+        if self._given is not None or self._using is not None:
+            raise ValueError(
+                "a connection that was passed in cannot wait, since nothing happens before its"
+                " commit; wait with a client made of a URL"
+            )

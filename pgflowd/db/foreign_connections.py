@@ -44,6 +44,10 @@ class Library(Enum):
     ASYNCPG = "asyncpg"
     DJANGO = "Django"
 
+    @property
+    def is_async(self) -> bool:
+        return self in (Library.SQLALCHEMY_ASYNC, Library.ASYNCPG)
+
 
 class SqlalchemySession(Protocol):
     """A `Session` or `Connection` of SQLAlchemy."""
@@ -82,11 +86,11 @@ class DjangoConnection(Protocol):
     def cursor(self) -> Any: ...
 
 
-SyncForeign: TypeAlias = SqlalchemySession | DjangoConnection
+Foreign: TypeAlias = SqlalchemySession | DjangoConnection
 AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
 
 
-class SyncForeignConnection(ABC):
+class ForeignConnection(ABC):
     """A connection of another library for plain code."""
 
     @property
@@ -153,7 +157,7 @@ _OF_DJANGO = {
 }
 
 
-def sync_foreign(database: Any, library: Library) -> SyncForeignConnection:
+def foreign(database: Any, library: Library) -> ForeignConnection:
     """The adapter of a connection for plain code."""
     if library is Library.DJANGO:
         return _Django(database)
@@ -163,7 +167,7 @@ def sync_foreign(database: Any, library: Library) -> SyncForeignConnection:
     return _Sqlalchemy(connection)
 
 
-async def async_foreign(database: Any, library: Library) -> AsyncForeignConnection:
+async def foreign_async(database: Any, library: Library) -> AsyncForeignConnection:
     """The adapter of a connection for asyncio."""
     if library is Library.ASYNCPG:
         return _Asyncpg(database)
@@ -182,7 +186,7 @@ def django_connection(using: str) -> DjangoConnection:
     return found
 
 
-class _Sqlalchemy(SyncForeignConnection):
+class _Sqlalchemy(ForeignConnection):
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
@@ -221,7 +225,7 @@ class _Asyncpg(AsyncForeignConnection):
         return [tuple(row) for row in await self._connection.fetch(sql, *query.params)]
 
 
-class _Django(SyncForeignConnection):
+class _Django(ForeignConnection):
     def __init__(self, connection: Any) -> None:
         _refuse_other_server(connection.vendor)
         self._connection = connection

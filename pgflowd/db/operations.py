@@ -31,7 +31,7 @@ from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.current_flow import CurrentFlow, remember, remembered
 from pgflowd.db.foreign_connections import (
     AsyncForeignConnection,
-    SyncForeignConnection,
+    ForeignConnection,
 )
 from pgflowd.db.query import (
     Query,
@@ -288,7 +288,7 @@ def _with_status(
     return replace(run, **{**found, "status": found["status"] if is_better else run.status})
 
 
-def run_sync(conn: Connection | SyncForeignConnection, operation: Operation[T]) -> T:
+def run_sync(conn: Connection | ForeignConnection, operation: Operation[T]) -> T:
     """Execute an operation on a plain connection."""
     try:
         step = next(operation)
@@ -304,8 +304,8 @@ def run_sync(conn: Connection | SyncForeignConnection, operation: Operation[T]) 
         return value
 
 
-def _execute(conn: Connection | SyncForeignConnection, step: Step) -> Any:
-    if isinstance(conn, SyncForeignConnection):
+def _execute(conn: Connection | ForeignConnection, step: Step) -> Any:
+    if isinstance(conn, ForeignConnection):
         return conn.perform(step)
     if isinstance(step, Query):
         return execute(conn, step)

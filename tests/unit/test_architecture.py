@@ -37,8 +37,8 @@ BELOW: dict[str, set[str]] = {
     "host": {"core", "errors", "resources"},
     "embedded": {"host", "core", "errors", "resources"},
     "processes": {"flow", "db", "host", "core", "errors", "resources"},
-    "client": {"flow", "processes", "db", "host", "core", "errors", "resources"},
-    "async_client": {"client", "db", "host", "core", "errors"},
+    "client": {"db", "host", "core", "errors"},
+    "async_client": {"db", "host", "core", "errors"},
     "testing": {
         "client",
         "flow",

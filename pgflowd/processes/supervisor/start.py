@@ -46,7 +46,8 @@ SHARED_MODULES = (
     "psycopg",
     "psycopg.rows",
     "psycopg.types.json",
-    "pgflowd.async_client",  # and with it Client
+    "pgflowd.async_client",
+    "pgflowd.client",
     "pgflowd.processes.runner.completion",  # runners need these two for ctx.conn() alone
     "pgflowd.processes.runner.memo_work",
 )
