@@ -385,7 +385,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         if given is not None:
             library = library_of(given)
             used = await foreign_async(given, library) if library else given
-            return await run_async(used, operation)
+            return await run_async(used, self._checked(used, operation))
         own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
         with self._kept_after(own):
-            return await run_async(own, operation)
+            return await run_async(own, self._checked(self, operation))

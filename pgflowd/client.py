@@ -377,7 +377,7 @@ class Client(ClientConnections[Connection]):
         if given is not None:
             library = library_of(given)
             used = foreign(given, library) if library else given
-            return run_sync(used, operation)
+            return run_sync(used, self._checked(used, operation))
         own = self._connections.take() or connect(self._own_url(), name=NAME)
         with self._kept_after(own):
-            return run_sync(own, operation)
+            return run_sync(own, self._checked(self, operation))

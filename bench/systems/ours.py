@@ -70,7 +70,10 @@ class Ours(System):
         return [sys.executable, "-m", "pgflowd", "serve", "-c", self.config(kinds)]
 
     def start_statement(self) -> str:
-        return "select pgflow.start_flow_with_states('single_0', '1') -> 'run'"
+        return (
+            "select started.run::text from pgflowd.start_runs("
+            "'single_0', array['1']::jsonb[], array[gen_random_uuid()]) as started (run)"
+        )
 
     def start_each(self, kind: str, slots: list[int]) -> None:
         for slot in slots:

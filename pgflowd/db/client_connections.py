@@ -10,23 +10,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 import psycopg
 
 from pgflowd.core import context
 from pgflowd.core.text import with_article
+from pgflowd.db import runs
 from pgflowd.db.foreign_connections import AsyncForeign, Foreign, django_connection, library_of
+from pgflowd.db.operations import Operation
 from pgflowd.errors import RunError
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
+T = TypeVar("T")
 RunId: TypeAlias = UUID | str
 Given: TypeAlias = Connection | Foreign  # of applications
 AsyncGiven: TypeAlias = AsyncConnection | AsyncForeign
 
 NAME = "pgflowd client"  # in pg_stat_activity
 MAX_IDLE = 4  # connections of a client that are kept
+_served: WeakSet[Any] = WeakSet()  # pools and connections whose schema serves this pgflowd
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
 
 
@@ -95,6 +100,14 @@ class ClientConnections(Generic[AnyConnection]):
         if given is None and self._using is not None:
             return django_connection(self._using)
         return given
+
+    def _checked(self, pool: object, operation: Operation[T]) -> Operation[T]:
+        """The operation, after the schema was asked, once for each pool, whether it serves us."""
+        pool = getattr(pool, "identity", pool)  # of another library's connection
+        if pool not in _served:
+            yield runs.require_schema()
+            _served.add(pool)
+        return (yield from operation)
 
     @contextmanager
     def _kept_after(self, own: AnyConnection) -> Iterator[AnyConnection]:

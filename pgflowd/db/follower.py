@@ -60,13 +60,13 @@ class Follower:
         self._notified: list[UUID] = []  # runs with notifications since they were read
         self._wants_output = False
         self._output_channels: dict[str, UUID] = {}
-        self._may_follow = False
+        self._is_listening = False
         self._follow_at = 0.0
 
     def listen(self) -> None:
         """Receive notifications from now on. Changes before can be skipped afterwards."""
         self._listen_on(map(runs.channel, self._followed))
-        self._may_follow = execute(self.connection, runs.abilities()).follow
+        self._is_listening = True
         self._follow_again()
 
     def _listen_on(self, channels: Iterable[str]) -> None:
@@ -211,7 +211,7 @@ class Follower:
     def _follow_again(self) -> None:
         """Have events notified, and the lines that handlers print; again soon, or in time."""
         self._follow_at = float("inf")
-        if not self._may_follow or not self.open:
+        if not self._is_listening or not self.open:
             return
         if self._wants_output:
             try:

@@ -82,10 +82,8 @@ class FollowedRun:
         now: float = yield Now()
         if now < self._follow_at:
             return
-        can: runs.Abilities = yield runs.abilities()
-        hears: bool = yield Hears()
         self._follow_at = float("inf")
-        if can.follow and hears:
+        if (yield Hears()):
             self._follow_at = now + (yield runs.follow(list(self._listens)))
 
 

@@ -24,10 +24,8 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.db.current_flow import CurrentFlow, remember, remembered
 from pgflowd.db.errors import ServerError, server_error_of, translation_of
 from pgflowd.db.query import Query, Rows
-from pgflowd.db.runs import knows_versions
 
 _MARK = re.compile(r"%%|%s(::jsonb(?:\[\])?)?")
 _LONE_COLON = re.compile(r"(?<!:):(?=\w)")  # SQLAlchemy would take it for a parameter
@@ -96,13 +94,10 @@ class ForeignConnection(ABC):
     @property
     @abstractmethod
     def identity(self) -> object:
-        """What is asked only once whether its database knows versions of flows."""
+        """The pool or connection whose schema is checked only once."""
 
     def perform(self, step: object) -> Any:
         """Execute a step of an operation; those that wait come never here."""
-        if isinstance(step, CurrentFlow):
-            found = remembered(self.identity)
-            return found or remember(self.identity, self.perform(knows_versions()))
         assert isinstance(step, Query), step
         with _translated():
             return step.read(self._rows(step))
@@ -121,9 +116,6 @@ class AsyncForeignConnection(ABC):
 
     async def perform(self, step: object) -> Any:
         """As above."""
-        if isinstance(step, CurrentFlow):
-            found = remembered(self.identity)
-            return found or remember(self.identity, await self.perform(knows_versions()))
         assert isinstance(step, Query), step
         with _translated():
             return step.read(await self._rows(step))

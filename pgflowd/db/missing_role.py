@@ -31,6 +31,7 @@ OF_STARTERS = {
     "resume",
     "signal",
     "start",
+    "start_runs",
 }
 OF_OPERATORS = re.compile(
     r"delete_run|fire_schedule|give_up_task|(pause|resume)_(flow|schedule)|requeue_task|restart_worker|retry"
@@ -38,7 +39,7 @@ OF_OPERATORS = re.compile(
 )
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"
-    r"|active_runs|current_flow|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
+    r"|active_runs|current_flow|require_schema|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
 )
 OF_WORKERS = re.compile(r"workers|attempts|step_tasks|settings|schema_history|[aq]_\w+")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -28,7 +28,6 @@ from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import ChangedWishes
 from pgflowd.db import flows, history, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
-from pgflowd.db.current_flow import CurrentFlow, remember, remembered
 from pgflowd.db.foreign_connections import (
     AsyncForeignConnection,
     ForeignConnection,
@@ -41,7 +40,6 @@ from pgflowd.db.query import (
     execute_together,
     execute_together_async,
 )
-from pgflowd.db.runs import Abilities
 from pgflowd.db.signals import SignalReceipt
 from pgflowd.errors import NotFound, WaitTimeout
 
@@ -58,13 +56,6 @@ MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 # while it has one of these, nobody notifies of what happens in it
 _QUIET = (RunStatus.SCHEDULED, RunStatus.BLOCKED, RunStatus.UNDOING)
 _REPEATED = "repeated"  # the answer to what had been done before
-_UNDOS = {RunStatus.UNDOING, RunStatus.UNDONE, RunStatus.UNDO_FAILED}
-# statuses in the core, and what such a run may be called here
-_KNOWN_BETTER = {
-    RunStatus.STARTED: {RunStatus.WAITING, RunStatus.PAUSED, RunStatus.QUARANTINED},
-    RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED, *_UNDOS},
-    RunStatus.COMPLETED: _UNDOS,
-}
 
 
 @dataclass(frozen=True)
@@ -97,21 +88,24 @@ class Now:
     """Return the seconds of a monotonic clock."""
 
 
-Step = Query[Any] | Together | Listen | Hears | CurrentFlow | Unlisten | Nap | Now
+Step = Query[Any] | Together | Listen | Hears | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
 def get(run_id: UUID) -> Operation[Run]:
-    found: tuple[Run | None, bool] = yield runs.get(run_id)
-    run, may_read_status = found
-    return (yield from _with_status(run, run_id, may_read_status, runs.get_planned(run_id)))
+    run: Run | None = yield runs.get(run_id)
+    return _found(run, run_id)
 
 
 def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
-    found: tuple[RunWithStates | None, bool] = yield runs.get_with_states(run_id)
-    run, may_read_status = found
-    planned = runs.get_planned_with_states(run_id)
-    return (yield from _with_status(run, run_id, may_read_status, planned))
+    run: RunWithStates | None = yield runs.get_with_states(run_id)
+    return _found(run, run_id)
+
+
+def _found(run: AnyRun | None, run_id: UUID) -> AnyRun:
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run
 
 
 def cancel(
@@ -211,16 +205,15 @@ def wait(
     began: float = yield Now()
     limit_s = timeout_s if left_s is None else left_s
     yield Listen(runs.channel(run_id))
-    can: Abilities = yield runs.abilities()
     follow_at = began + (runs.FOLLOW_AGAIN_S if is_followed else 0.0)
-    if not can.follow or not (yield Hears()):
+    if not (yield Hears()):
         follow_at = float("inf")
     nap_s = MIN_NAP_S
     while True:
         now = yield Now()
         if now >= follow_at:
             follow_at = now + (yield runs.follow([run_id]))
-        run = yield from _read_cheaply(run_id, can)
+        run: Run | None = yield runs.get(run_id)
         now = yield Now()
         rest_s = float("inf") if limit_s is None else began + limit_s - now
         if run is None or run.has_ended or rest_s <= 0:
@@ -231,20 +224,10 @@ def wait(
         yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
         nap_s = min(nap_s * 1.5, MAX_NAP_S)
     yield Unlisten()
-    if run is not None and run.has_ended:
-        return run
-    known = yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id))
-    raise wait_timeout(run_id, timeout_s, known.status)
-
-
-def _read_cheaply(run_id: UUID, can: Abilities) -> Operation[Run | None]:
-    """Read a run; its status as people know it only if it has ended: it may be undone just now."""
-    run: Run | None = yield runs.get_row(run_id, can)
-    if run is None and can.get_run:
-        run = yield runs.get_planned(run_id)
-    if run is None or not run.has_ended:
-        return run
-    return (yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id)))
+    known = _found(run, run_id)
+    if not known.has_ended:
+        raise wait_timeout(run_id, timeout_s, known.status)
+    return known
 
 
 def wait_timeout(
@@ -265,27 +248,6 @@ def wait_timeout(
     error = WaitTimeout(text, next=remedy)
     error.run_id = run_id
     return error
-
-
-def _with_status(
-    run: AnyRun | None, run_id: UUID, may_read_status: bool, planned: Query[AnyRun | None]
-) -> Operation[AnyRun]:
-    """
-    Return the run with its status as people know it: `waiting`, `cancelled`, by whom. One that has
-    not begun is read by `planned`.
-    """
-    if run is None:
-        can: Abilities = yield runs.abilities()
-        found_planned: AnyRun | None = (yield planned) if can.get_run else None
-        if found_planned is None:
-            raise NotFound(f"there is no run {run_id}")
-        return found_planned
-    if not may_read_status:
-        return run
-    found: dict[str, Any] = yield runs.get_status(run.run_id)
-    # it may have gone on since the run was read
-    is_better = found.get("status") in _KNOWN_BETTER.get(run.status, ())
-    return replace(run, **{**found, "status": found["status"] if is_better else run.status})
 
 
 def run_sync(conn: Connection | ForeignConnection, operation: Operation[T]) -> T:
@@ -313,8 +275,6 @@ def _execute(conn: Connection | ForeignConnection, step: Step) -> Any:
         return execute_together(conn, step.queries)
     if isinstance(step, Hears):
         return not is_pooled(conn)
-    if isinstance(step, CurrentFlow):
-        return remembered(conn) or remember(conn, execute(conn, runs.knows_versions()))
     with translated(conn):
         if command := _command(conn, step):
             conn.execute(command)
@@ -352,9 +312,6 @@ async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: S
         return await execute_together_async(conn, step.queries)
     if isinstance(step, Hears):
         return not is_pooled(conn)
-    if isinstance(step, CurrentFlow):
-        found = remembered(conn)
-        return found or remember(conn, await execute_async(conn, runs.knows_versions()))
     with translated(conn):
         if command := _command(conn, step):
             await conn.execute(command)

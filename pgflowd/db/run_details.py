@@ -47,7 +47,7 @@ def read_details(
         queries["trace_url"] = trace_id(run_id)
     if run.undo_run_id is not None:
         queries["undos"] = undos.run_undos(run_id)
-        queries["undo"] = runs.get_planned(run.undo_run_id)
+        queries["undo"] = runs.get(run.undo_run_id)
     found: list[Any] = yield Together(list(queries.values()))
     details = {"attempts": None, **dict(zip(queries, found, strict=True))}
     if trace_url:

@@ -47,7 +47,7 @@ class RunEvents:
         found = timeline_of(run, *(yield from self._details(self.run_id)))
         undo: RunWithStates | None = None
         if run.undo_wanted_at is not None and run.undo_run_id is not None:
-            undo, _ = yield runs.get_with_states(run.undo_run_id)
+            undo = yield runs.get_with_states(run.undo_run_id)
             failures, waits, _ = yield from self._details(run.undo_run_id)
             found += undo_timeline(run, undo, failures, waits)
         new = [entry for entry in found if entry.key not in self._known]

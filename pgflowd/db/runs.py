@@ -1,17 +1,16 @@
 """
 The queries that start, read, cancel, pause, retry and list runs.
 
-Clients read a run from the document of `get_run_with_states`. A role that may not read tables can
-call that function too, and a core may have more or fewer columns. To other runtimes a cancelled run
-is `failed`, and one that waits `started`; view `run_status` knows better, and the time, actor and
-reason of a cancellation, where the role may read it. The queries that list runs, steps and
-attempts need the rights of a viewer.
+There is one truth about a run: the document of `pgflowd.get_run`, which a role that may not read
+tables can call too. `pgflow.runs.status` is for other runtimes: to them a cancelled run is
+`failed`, and one that waits `started`. The queries that list runs, steps and attempts need the
+rights of a viewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import starmap
 from typing import Any
@@ -29,6 +28,7 @@ from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.wishes import ChangedWishes, CheckedWishes
 from pgflowd.db.query import Query, Rows, only
+from pgflowd.resources import schema_version
 
 Document = dict[str, Any]
 
@@ -36,104 +36,46 @@ FOLLOW_AGAIN_S = 20.0  # a third of the time that `follow` lasts: two may be los
 FOLLOW_SOON_S = 0.2  # while a change is under way that may have looked for followers before
 
 
-@dataclass(frozen=True)
-class Abilities:
-    """What this role may do in this database, so that no query is refused."""
-
-    start_many: bool  # by `start_flows`; without it one by one, as a role that reads no table
-    read_runs: bool  # without their steps
-    read_status: bool  # as people know it
-    get_run: bool  # also one that has not begun
-    follow: bool  # and so be notified of events; an older schema notifies everybody
+def require_schema() -> Query[None]:
+    """Raise E302 unless the schema serves the clients of this release."""
+    return Query("select pgflowd.require_schema(%s)", (schema_version(),), lambda _: None)
 
 
-def abilities() -> Query[Abilities]:
-    return Query(_ABILITIES, (), lambda rows: Abilities(*rows[0]))
+def start(flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID]) -> Query[list[Run]]:
+    """Start a run for each input; return them in their order."""
+    params = (flow_slug, list(inputs), list(run_ids))
+    return Query(_START, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
-def knows_versions() -> Query[bool]:
-    """Whether this role may ask for the current version of a flow, and the database has any."""
-    return Query(_KNOWS_VERSIONS, (), only)
-
-
-def start(flow_slug: str, input: str, run_id: UUID, current: str) -> Query[Run]:
-    """Start a run; `current` is the SQL for the flow to start, as for the other starts."""
-    return Query(
-        _START.format(flow=current),
-        (flow_slug, input, run_id),
-        lambda rows: run_of(decode(only(rows))),
-    )
-
-
-def start_followed(flow_slug: str, input: str, run_id: UUID, current: str) -> Query[Run]:
+def start_followed(flow_slug: str, input: str, run_id: UUID) -> Query[list[Run]]:
     """Start a run and follow it, in one transaction."""
-    params = (flow_slug, input, run_id, [run_id])
-    query = _START_FOLLOWED.format(flow=current)
-    return Query(query, params, lambda rows: run_of(decode(rows[0][0])))
+    params = ([run_id], flow_slug, [input], [run_id])
+    return Query(_START_FOLLOWED, params, lambda rows: [run_of(decode(rows[0][0]))])
 
 
 def start_wished(
     flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID | None], wishes: CheckedWishes
 ) -> Query[list[Run]]:
     """Start runs with the same wishes, in their order."""
-    begins, expires, trace = wishes.begins, wishes.expires, wishes.trace or ()
+    begins, expires, trace = wishes.begins, wishes.expires, wishes.trace or (None, None)
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
               expires.in_s, wishes.labels, wishes.key, wishes.singleton, wishes.on_conflict,
-              wishes.actor, list(wishes.after), wishes.after_mode, *trace)  # fmt: skip
-    keys = ", after_keys => %s" if wishes.after_keys else ""
-    params += (list(wishes.after_keys),) if keys else ()
-    query = _START_WISHED.format(trace=(_TRACE if trace else "") + keys)  # or an older schema
-    return Query(query, params, lambda rows: [run_of(decode(row[0])) for row in rows])
+              wishes.actor, list(wishes.after), wishes.after_mode, *trace,
+              list(wishes.after_keys) or None)  # fmt: skip
+    return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
-def start_many(
-    flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities, current: str
-) -> Query[list[Run]]:
-    def read(rows: Rows) -> list[Run]:
-        by_id = {run.run_id: run for run in (run_of(decode(row[0])) for row in rows)}
-        return [by_id[run_id] for run_id in run_ids]
-
-    query = (_START_MANY if can.start_many else _START_EACH).format(flow=current)
-    params = (flow_slug, list(inputs), list(run_ids))
-    return Query(query, (list(run_ids), *params) if can.start_many else params, read)
+def get(run_id: UUID) -> Query[Run | None]:
+    """Read a run without its steps; None for an unknown one."""
+    return Query(_GET, (run_id,), _run_or_none)
 
 
-def get(run_id: UUID) -> Query[tuple[Run | None, bool]]:
-    """Read a run, and whether this role may read its status as people know it."""
-    return Query(_GET, (run_id,), lambda rows: (_run_or_none(rows), rows[0][1]))
-
-
-def get_row(run_id: UUID, can: Abilities) -> Query[Run | None]:
-    """Read a run from its row if that is allowed, which is cheaper than the whole document."""
-    return Query(_GET_ROW if can.read_runs else _GET, (run_id,), _run_or_none)
-
-
-def get_with_states(run_id: UUID) -> Query[tuple[RunWithStates | None, bool]]:
-    """Read a run and its steps, and whether this role may read its status as people know it."""
-    return Query(_GET_WITH_STATES, (run_id,), lambda rows: (_states_or_none(rows), rows[0][1]))
-
-
-def get_planned(run_id: UUID) -> Query[Run | None]:
-    """Read a run that may not have begun yet, or never did; None for an unknown one."""
-    return Query("select (pgflowd.get_run(%s) -> 'run')::text", (run_id,), _run_or_none)
-
-
-def get_planned_with_states(run_id: UUID) -> Query[RunWithStates | None]:
+def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
     return Query("select pgflowd.get_run(%s)::text", (run_id,), _states_or_none)
 
 
-def get_status(run_id: UUID) -> Query[dict[str, Any]]:
-    """
-    Return the status of a run as people know it, its wishes, and who cancelled it; {} without such
-    a run.
-    """
-    return Query(_GET_STATUS, (run_id,), _read_status)
-
-
 def cancel(run_id: UUID, reason: str | None, actor: str | None, undo: bool = False) -> Query[str]:
-    if undo:  # an older schema knows only three arguments
-        return Query(_CANCEL_AND_UNDO, (run_id, reason, actor), only)
-    return Query(_CANCEL, (run_id, reason, actor), only)
+    return Query(_CANCEL, (run_id, reason, actor, undo), only)
 
 
 def pause(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
@@ -148,11 +90,10 @@ def reschedule(
     run_id: UUID, changed: ChangedWishes, reason: str | None, actor: str | None
 ) -> Query[str]:
     begins, expires, after = changed.begins, changed.expires, changed.after
-    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s, reason, actor)
-    others = (None if after is None else list(after), changed.after_mode, changed.singleton)
-    if others == (None, None, None):  # an older schema knows only the times
-        return Query(_RESCHEDULE.format(more=""), params, only)
-    return Query(_RESCHEDULE.format(more=", %s::uuid[], %s, %s"), (*params, *others), only)
+    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s, reason, actor,
+              None if after is None else list(after), changed.after_mode,
+              changed.singleton)  # fmt: skip
+    return Query(_RESCHEDULE, params, only)
 
 
 def retry(
@@ -237,75 +178,29 @@ _PUBLISH_OUTPUT = """
 select pg_notify(pgflowd.output_channel(line.run_id), line.payload)
   from unnest(%s::uuid[], %s::text[]) as line (run_id, payload)
 """
-_MAY_READ_STATUS = """
-exists (select from pg_catalog.pg_class as class
-          join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-         where namespace.nspname = 'pgflowd' and class.relname = 'run_status'
-           and has_schema_privilege(namespace.oid, 'usage')
-           and has_table_privilege(class.oid, 'select'))
-"""
-
-
-def _may_execute(function: str) -> str:
-    return f"""
-exists (select from pg_catalog.pg_proc as proc
-          join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
-         where namespace.nspname = 'pgflowd' and proc.proname = '{function}'
-           and has_schema_privilege(namespace.oid, 'usage')
-           and has_function_privilege(proc.oid, 'execute'))
-"""
-
-
-_ABILITIES = f"""
-select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
-         and has_table_privilege('pgflow.runs', 'insert') and {_may_execute("get_run")},
-       has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS}, {_may_execute("get_run")},
-       {_may_execute("follow")}
-"""
-_START = "select (pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run')::text"
+_START = (
+    "select started.run::text from pgflowd.start_runs(%s, %s::jsonb[], %s::uuid[]) as started (run)"
+)
 _START_FOLLOWED = """
-select pgflow.start_flow_with_states({flow}, %s::jsonb, %s) -> 'run',
-       pgflowd.follow(%s)
+select started.run::text, pgflowd.follow(%s)
+  from pgflowd.start_runs(%s, %s::jsonb[], %s::uuid[]) as started (run)
 """
-CURRENT, EXACTLY = "pgflowd.current_flow(%s)", "%s::text"  # the flow to start
-_KNOWS_VERSIONS = f"select {_may_execute('current_flow')}"
 MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
-_TRACE = ", traceparent => %s, tracestate => %s"
 _START_WISHED = f"""
-select (pgflowd.get_run(started.run_id) -> 'run')::text
+select (pgflowd.get_run(started.run_id, false) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
    %s, one.input, one.run_id, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s,
-   coalesce(%s, session_user), %s::uuid[], %s{{trace}}) as started
+   coalesce(%s, session_user), %s::uuid[], %s, %s, %s, %s::text[]) as started
  order by one.nr
 """
-_START_MANY = """
-select coalesce(to_jsonb(run), pgflowd.get_run(given.run_id) -> 'run')::text
-  from unnest(%s::uuid[]) as given (run_id)
-  left join pgflow.start_flows({flow}, %s::jsonb[], %s::uuid[]) as run using (run_id)
-"""
-_START_EACH = """
-select (pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run')::text
-  from (select {flow} as flow_slug, %s::jsonb[] as inputs,
-               %s::uuid[] as run_ids) as given,
-       unnest(given.inputs, given.run_ids) as one (input, run_id)
-"""
-_GET = f"select (pgflow.get_run_with_states(%s) -> 'run')::text, {_MAY_READ_STATUS}"
-_GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
-_GET_WITH_STATES = f"select pgflow.get_run_with_states(%s)::text, {_MAY_READ_STATUS}"
-_GET_STATUS = """
-select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
-       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by::text[],
-       parent_run_id::text, undo_of::text, undo_run_id::text, undo_wanted_at, undo_by, undo_reason,
-       title, labels::text
-  from pgflowd.run_status where run_id = %s
-"""
-_CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
-_CANCEL_AND_UNDO = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), true)"
+_GET = "select (pgflowd.get_run(%s, false) -> 'run')::text"
+_CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), %s)"
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"""
-select pgflowd.reschedule(%s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user){{more}})
+select pgflowd.reschedule(
+  %s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user), %s::uuid[], %s, %s)
 """
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 LISTED_COLUMNS = """
@@ -314,7 +209,7 @@ share, undo_of, title
 """
 _LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
 _STARTED_RUNS = """
-select (pgflowd.get_run(run_id) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
+select (pgflowd.get_run(run_id, false) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
@@ -379,19 +274,6 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
     states = sorted(map(_state_of, document["steps"]), key=order)
     steps = {state.step_slug: state for state in states}
     return RunWithStates(**_run_fields(document["run"]), steps=steps)
-
-
-def _read_status(rows: Rows) -> Document:
-    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "paused_at", "paused_by",
-             "pause_reason", "start_at", "expires_at", "expired_at", "singleton", "created_by",
-             "blocked_by", "parent_run_id", "undo_of", "undo_run_id", "undo_wanted_at", "undo_by",
-             "undo_reason", "title")  # fmt: skip
-    if not rows:
-        return {}
-    *values, labels = rows[0]
-    found = dict(zip(names, values, strict=True))
-    ids = _other_runs(found)
-    return {**found, **ids, "status": RunStatus(found["status"]), "labels": decode(labels)}
 
 
 def read_listed_run(row: Sequence[Any]) -> ListedRun:

@@ -20,10 +20,8 @@ from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.values import encode_value
 from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import runs
-from pgflowd.db.current_flow import CurrentFlow
 from pgflowd.db.operations import Hears, Operation
 from pgflowd.db.query import Query
-from pgflowd.db.runs import Abilities
 from pgflowd.errors import BadDependency, MapInput, NotFound, RunExists, UnknownFlow
 
 RunId = UUID | str
@@ -45,9 +43,10 @@ def start(
     if given:
         return (yield from _started_wished(flow_slug, text, run_id, given))
     new_id = _id_or_new(run_id)
-    query = runs.start(flow_slug, text, new_id, (yield CurrentFlow()))
-    run: Run = yield from _started(query, flow_slug, new_id)
-    return run
+    started: list[Run] = yield from _started(
+        runs.start(flow_slug, [text], [new_id]), flow_slug, new_id
+    )
+    return started[0]
 
 
 def start_followed(
@@ -59,14 +58,15 @@ def start_followed(
     trace: CallerTrace | None = None,
 ) -> Operation[Run]:
     """Start a run for whose end somebody waits: without wishes, it is followed from the start."""
-    if wishes or key is not None or trace is not None or not (yield from _may_follow()):
+    if wishes or key is not None or trace is not None or not (yield Hears()):
         return (yield from start(flow_slug, input, run_id, key, wishes, trace))
     require_slug(flow_slug)
     new_id = _id_or_new(run_id)
     text = encode_value(input, what="input")
-    query = runs.start_followed(flow_slug, text, new_id, (yield CurrentFlow()))
-    run: Run = yield from _started(query, flow_slug, new_id)
-    return run
+    started: list[Run] = yield from _started(
+        runs.start_followed(flow_slug, text, new_id), flow_slug, new_id
+    )
+    return started[0]
 
 
 def start_many(
@@ -89,8 +89,7 @@ def start_many(
     if given:
         query = runs.start_wished(flow_slug, texts, ids, given)
     else:
-        can: Abilities = yield runs.abilities()
-        query = runs.start_many(flow_slug, texts, ids, can, (yield CurrentFlow()))
+        query = runs.start(flow_slug, texts, ids)
     try:
         started: list[Run] = yield from _started(query, flow_slug, None)
     except MapInput as error:
@@ -107,13 +106,6 @@ def _started_wished(
     query = runs.start_wished(flow_slug, [text], [new_id], wishes)
     found: list[Run] = yield from _started(query, flow_slug, new_id)
     return found[0]
-
-
-def _may_follow() -> Operation[bool]:
-    """Whether following brings notifications: this role may, and no pooler is in between."""
-    can: Abilities = yield runs.abilities()
-    hears: bool = yield Hears()
-    return can.follow and hears
 
 
 def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[T]:

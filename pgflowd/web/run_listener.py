@@ -61,8 +61,7 @@ class RunListener:
             if not wanted:
                 return set()
             self._conn = self._open()
-            abilities = execute(self._conn, runs.abilities())
-            self._may_follow = abilities.follow and not is_pooled(self._conn)
+            self._may_follow = not is_pooled(self._conn)
         if not self._may_follow:
             return set()
         new = set(wanted) - set(self._channels.values())

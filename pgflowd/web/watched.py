@@ -149,7 +149,7 @@ class WatchedPage(Watched):
             return
         self.lines.run = self.run
         if self.run.undo_wanted_at is not None and self.run.undo_run_id is not None:
-            self.lines.undo, _ = execute(conn, runs.get_with_states(self.run.undo_run_id))
+            self.lines.undo = execute(conn, runs.get_with_states(self.run.undo_run_id))
 
     def fail(self, error: PgflowdError, since: datetime) -> bool:
         self.in_page |= {TROUBLE}

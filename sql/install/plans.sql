@@ -43,7 +43,7 @@ declare
     pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.get_run,
     pgflowd.give_up_task,
     pgflowd.fire_schedule, pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry,
-    pgflowd.start, pgflowd.start_child, pgflowd.sweep, pgflowd.sweep_attempts, pgflowd.sweep_dead, pgflowd.task_claim,
+    pgflowd.start, pgflowd.start_child, pgflowd.start_runs, pgflowd.sweep, pgflowd.sweep_attempts, pgflowd.sweep_dead, pgflowd.task_claim,
     pgflowd.tick, pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,

@@ -9,10 +9,10 @@ from psycopg.conninfo import make_conninfo
 from support.covers import covers
 from support.schema import MIGRATIONS
 
-from pgflowd.db.schema.files import newest_version
+from pgflowd.resources import schema_version
 from pgflowd.testing.scratch import ScratchDatabase
 
-NEWEST = newest_version()
+NEWEST = schema_version()
 
 
 @pytest.fixture

@@ -162,15 +162,6 @@ def test_a_follower_follows_at_once_and_again_in_time_and_wakes_workers(shop, mo
     assert set(rows) == {(run_id, False), (run_id, True)}
 
 
-def test_a_follower_of_a_schema_without_followers_goes_on_without_lines(shop):
-    shop.conn.execute("drop function pgflowd.follow")
-    follower = Follower(shop.database.connect(), [shop.run_through()])
-    follower.listen()
-    follower.request_output()
-
-    assert [entry.event for entry in follower.follow(timeout_s=20)][-1] == "run:completed"
-
-
 def test_a_role_that_may_not_request_output_follows_without_it(shop):
     shop.conn.execute(schema.roles_sql().encode())
     shop.conn.execute("revoke execute on function pgflowd.output_channel from pgflow_viewer")

@@ -24,7 +24,9 @@ from pgflowd.core.ids import uuid7
 from pgflowd.db import operations
 from pgflowd.db.connection import connect
 from pgflowd.db.operations import Listen, run_sync
+from pgflowd.db.schema import roles_sql
 from pgflowd.errors import (
+    AccessDenied,
     DatabaseError,
     MapInput,
     NotFound,
@@ -369,53 +371,28 @@ def test_a_failed_run_is_retried_where_it_failed(client, conn):
     assert client.wait(run_id, timeout=10).output == {"world": "second"}
 
 
-def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
+@covers("E302")
+def test_a_schema_that_does_not_serve_the_client_is_refused_once_for_a_pool(
+    client, conn, database, monkeypatch
+):
+    with Client(database.dsn) as newer, Client(database.dsn) as older:
+        monkeypatch.setattr("pgflowd.db.runs.schema_version", lambda: 9999)
+        for _ in range(2):
+            with pytest.raises(DatabaseError, match=r"E302 .* needs 9999; .* `pgflowd db migrate`"):
+                newer.start_flow("greet", 1)
+        monkeypatch.setattr("pgflowd.db.runs.schema_version", lambda: 1)
+        with pytest.raises(DatabaseError, match=r"E302 .* this pgflowd is of 1; upgrade pgflowd"):
+            older.start_flow("greet", 1)
+    monkeypatch.undo()
+    client.start_flow("greet", 1)
+    monkeypatch.setattr("pgflowd.db.runs.schema_version", lambda: 9999)
+    client.start_flow("greet", 1)  # it was asked before
+
+    with database.connect() as given, pytest.raises(DatabaseError, match="E302"):
+        client.start_flow("greet", 1, conn=given)
     conn.execute("drop schema pgflowd cascade")
-    conn.execute(  # upstream's has neither followers, reserved ids, waits nor undos
-        "create or replace function pgflow.start_flow_with_states("
-        " flow_slug text, input jsonb, run_id uuid default null) returns jsonb"
-        " language sql as 'select pgflow.get_run_with_states(run.run_id)"
-        " from pgflow.start_flows($1, array[$2], array[$3]) as run';"
-        "create or replace function pgflow._followed(run_ids uuid[]) returns uuid[]"
-        " language sql as 'select run_ids';"
-        "create or replace function pgflow._forget_waits(run_id uuid) returns void"
-        " language sql as '';"
-        "create or replace function pgflow._mark_failed(run_id uuid) returns void"
-        " language sql as '';"
-        "create or replace function pgflow._is_paused(flow_slug text) returns boolean"
-        " language sql as 'select false'"
-    )
-
-    runs = [client.start_flow("greet", 1), *client.start_flows("greet", [2, 3])]
-    work(conn, error="no")
-
-    assert [client.wait(run.run_id).status for run in runs] == ["failed"] * 3
-    with pytest.raises(DatabaseError, match="pgflowd db migrate"):
-        client.cancel(runs[0].run_id)
-
-
-def test_the_older_core_that_npm_carries_is_enough_as_well(empty_database, upstream):
-    upstream.execute("select pgflow.create_flow('greet')")
-    upstream.execute("select pgflow.add_step('greet', 'hello')")
-    upstream.execute("select pgflow.add_step('greet', 'world', array['hello'])")
-    upstream.execute("insert into pgflow.workers values (%s, 'greet', 'test')", (WORKER,))
-
-    with Client(empty_database.dsn) as client:
-        first, *others = client.start_flows("greet", [{"x": 1}, {"x": 2}])
-        while work(upstream, "hi"):
-            pass
-
-        assert client.wait(first.run_id, timeout=10).output == {"world": "hi"}
-        assert client.wait(others[0].run_id, timeout=10).input == {"x": 2}
-        steps = client.get_run_with_states(first.run_id).steps
-        assert {slug: state.status for slug, state in steps.items()} == {
-            "hello": "completed",
-            "world": "completed",
-        }
-        with pytest.raises(UnknownFlow):
-            client.start_flow("great", 1)
-        with pytest.raises(DatabaseError, match="pgflowd db migrate"):
-            client.cancel(first.run_id)
+    with Client(database.dsn) as lost, pytest.raises(DatabaseError, match=r"E302 .*db migrate"):
+        lost.start_flow("greet", 1)
 
 
 def test_a_role_that_reads_no_table_starts_and_follows_runs(client, conn, database):
@@ -425,15 +402,21 @@ def test_a_role_that_reads_no_table_starts_and_follows_runs(client, conn, databa
     try:
         for function in ("start_flow_with_states(text, jsonb, uuid)", "get_run_with_states(uuid)"):
             conn.execute(f"grant execute on function pgflow.{function} to c_starter")
-        starter = Client(psycopg.conninfo.make_conninfo(database.dsn, user="c_starter"))
+        url = psycopg.conninfo.make_conninfo(database.dsn, user="c_starter")
+        with Client(url) as starter:
+            # what clients of other runtimes need is not enough
+            with pytest.raises(AccessDenied, match=r"E305 .* grant usage on schema pgflowd"):
+                starter.start_flow("greet", 3)
+            conn.execute(roles_sql())
+            conn.execute("grant pgflow_starter to c_starter")
 
-        one, two = starter.start_flows("greet", [1, 2])
-        run = starter.start_flow("greet", 3)
-        client.cancel(run.run_id)
+            one, two = starter.start_flows("greet", [1, 2])
+            run = starter.start_flow("greet", 3)
+            client.cancel(run.run_id)
 
-        assert (one.input, two.input) == (1, 2)
-        assert starter.wait(run.run_id, timeout=5).status == "failed"
-        starter.close()
+            assert (one.input, two.input) == (1, 2)
+            assert starter.wait(run.run_id, timeout=5).status == "cancelled"
+            assert starter.get_run(one.run_id).status == "started"
     finally:
         conn.execute("drop owned by c_starter")
         conn.execute("drop role c_starter")

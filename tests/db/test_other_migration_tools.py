@@ -13,10 +13,10 @@ from support.pages import blocks_of
 
 from pgflowd.cli.main import run
 from pgflowd.db import schema
-from pgflowd.db.schema.files import newest_version
+from pgflowd.resources import schema_version
 
 PAGE = "docs/guides/applications.md"
-OLDER = newest_version() - 1
+OLDER = schema_version() - 1
 
 
 def block_with(text: str) -> str:

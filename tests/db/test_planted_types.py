@@ -70,6 +70,7 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
         (scheduled(db),),
     ),
     "pgflowd.prune_expired": lambda db: with_(stalled(db), "prune_expired(99)"),
+    "pgflowd.require_schema": lambda db: ("require_schema(48)", ()),
     "pgflowd.schedule_troubles": lambda db: with_(scheduled(db), "schedule_troubles()"),
     "pgflowd.start": lambda db: (
         "start(%s, '{}', labels => '{}', key => 'k', singleton_key => 's', after => %s)",
@@ -78,6 +79,10 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
     "pgflowd.start_child": lambda db: (
         "start_child(%s, %s, %s, %s, gen_random_uuid(), %s)",
         (*leased(db), json.dumps({"flow": db.flow(), "input": {}, "wishes": {"singleton": "c"}})),
+    ),
+    "pgflowd.start_runs": lambda db: (
+        "start_runs(%s, array['{}']::jsonb[], array[gen_random_uuid()])",
+        (db.flow(),),
     ),
     "pgflowd.tick": lambda db: (
         "tick(%s, (select due_at from pgflowd.schedules where name = %s), now(), array[now()])",

@@ -17,11 +17,11 @@ from support.schema import MIGRATIONS, As, Connection, catalog, schemas
 
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import newest_version
 from pgflowd.db.schema.migrate import session_script
 from pgflowd.db.schema.state import refuse_to_migrate
 from pgflowd.embedded import wheel_binaries
 from pgflowd.errors import AccessDenied, DatabaseError
+from pgflowd.resources import schema_version
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
 
@@ -31,7 +31,7 @@ RELEASED = sorted(Path(__file__).with_name("released").glob("*.sql.xz"))
 def test_a_fresh_database_gets_everything_and_can_run_a_flow(empty: Connection) -> None:
     done = schema.migrate(empty)
 
-    assert (done.before, done.after, done.core) == (None, newest_version(), "own")
+    assert (done.before, done.after, done.core) == (None, schema_version(), "own")
     assert schema.status(empty).problem is None
     empty.execute("select pgflow.create_flow('first'), pgflow.add_step('first', 'one')")
     (status,) = empty.execute("select status from pgflow.start_flow('first', '{}')").fetchone()
@@ -54,7 +54,7 @@ def test_it_migrates_every_supported_version_of_postgresql(
 def test_a_fresh_install_and_all_migrations_give_equal_catalogs(
     empty: Connection, conn: Connection
 ) -> None:
-    schema.migrate(empty, to=newest_version())
+    schema.migrate(empty, to=schema_version())
 
     assert catalog(empty) == catalog(conn)
 
@@ -62,7 +62,7 @@ def test_a_fresh_install_and_all_migrations_give_equal_catalogs(
 def test_going_version_by_version_gives_the_same_catalog_too(
     empty: Connection, conn: Connection
 ) -> None:
-    for version in range(1, newest_version() + 1):
+    for version in range(1, schema_version() + 1):
         done = schema.migrate(empty, to=version)
         assert done.after == version
 
@@ -77,7 +77,7 @@ def test_migrating_again_changes_nothing(conn: Connection) -> None:
     assert done.migrations == []
     assert catalog(conn) == before
     (rows,) = conn.execute("select count(*) from pgflowd.schema_history").fetchone()
-    assert rows == newest_version() + 1
+    assert rows == schema_version() + 1
 
 
 PLACES = "select oid::regprocedure::text, ctid::text from pg_proc where pronamespace in {}"
@@ -255,7 +255,7 @@ def test_status_shows_a_server_of_another_version(conn: Connection, server: str)
 
 
 def test_a_version_out_of_reach_is_refused(conn: Connection) -> None:
-    for version in (0, 1, newest_version() + 1):
+    for version in (0, 1, schema_version() + 1):
         with pytest.raises(DatabaseError, match=f"schema version {version} is out of reach"):
             schema.migrate(conn, to=version)
 
@@ -264,7 +264,7 @@ def test_a_dry_run_prints_its_plan_and_changes_nothing(empty: Connection) -> Non
     done = schema.migrate(empty, dry_run=True)
 
     assert done.dry_run
-    assert len(done.migrations) == newest_version()
+    assert len(done.migrations) == schema_version()
     assert schemas(empty) == set()
 
 
@@ -328,7 +328,7 @@ def test_of_two_migrates_at_once_the_second_waits_and_finds_the_work_done(
     for worker in workers:
         worker.join(30)
 
-    assert sorted(done, key=str) == [newest_version(), None]
+    assert sorted(done, key=str) == [schema_version(), None]
 
 
 def test_a_second_migrate_of_an_older_or_prepared_database_waits_too(
@@ -337,7 +337,7 @@ def test_a_second_migrate_of_an_older_or_prepared_database_waits_too(
     first = empty_database.connect(autocommit=False)
     first.execute("create schema pgflowd")
     first.commit()
-    for before in (None, newest_version()):
+    for before in (None, schema_version()):
         first.execute(session_script().text.encode())
         with ThreadPoolExecutor() as pool:
             second = pool.submit(schema.migrate, empty_database.connect())
@@ -463,7 +463,7 @@ def test_the_script_from_an_older_version_brings_it_up_to_date(
         empty.execute(schema.sql(from_=1).encode())
 
     assert catalog(empty) == catalog(conn)
-    assert schema.require(empty).version == newest_version()
+    assert schema.require(empty).version == schema_version()
 
 
 def test_the_script_refuses_a_database_where_it_does_not_belong(

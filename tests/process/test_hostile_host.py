@@ -13,8 +13,7 @@ from support.covers import covers
 from support.daemon import FLOW, is_completed_soon, start_run
 
 import pgflowd
-from pgflowd.db.schema.files import newest_version
-from pgflowd.resources import shipped
+from pgflowd.resources import schema_version, shipped
 from pgflowd.testing.until import until
 
 
@@ -169,7 +168,7 @@ def test_what_is_started_after_an_upgrade_on_disk_mixes_no_versions(setup, datab
 
     run = database.client.start_flow_sync("alpha", {}, timeout=10)
     assert (run.error, run.output) == (None, {"work": ["Client", 7]})
-    assert daemon.ask()["database"]["schema"] == newest_version()
+    assert daemon.ask()["database"]["schema"] == schema_version()
 
 
 MAP = """

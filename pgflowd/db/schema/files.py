@@ -88,11 +88,6 @@ def migrations() -> list[Migration]:
     return found
 
 
-def newest_version() -> int:
-    """Return the version of the schema that this pgflowd needs."""
-    return migrations()[-1].version
-
-
 def checksum(files: list[SqlFile]) -> str:
     """Return one checksum of many files; it shows whether a function has changed."""
     whole = hashlib.sha256()

@@ -26,12 +26,12 @@ from pgflowd.db.schema.files import (
     SqlFile,
     checksum,
     migrations,
-    newest_version,
     read,
     schema_files,
 )
 from pgflowd.db.schema.state import Connection, read_state, refuse_to_migrate
 from pgflowd.errors import DatabaseError, OutOfReach
+from pgflowd.resources import schema_version
 
 BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
 CONFLICT_STATES = {"42P06", "42P07", "42710", "42723", "2BP01"}  # foreign objects exist
@@ -63,7 +63,7 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
         refuse_to_migrate(state)
         if to is not None:
             _check_target(to, lowest=state.version or 1)
-        target = newest_version() if to is None else to
+        target = schema_version() if to is None else to
         by_migrations = state.version is not None or to is not None
         last = state.record.checksum
         plan = MigrationPlan(state.target_core, state.version, target, by_migrations, last)
@@ -88,7 +88,7 @@ def sql(from_: int | None = None) -> str:
     if from_ is not None:
         _check_target(from_, lowest=0)
     start = from_ or None
-    plan = MigrationPlan(OWN, start, newest_version(), by_migrations=from_ is not None)
+    plan = MigrationPlan(OWN, start, schema_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
     keep, restore = read("install/keep_settings.sql"), read("install/restore_settings.sql")
     files = [keep, session_script(), guard, *plan.files, restore]
@@ -113,9 +113,9 @@ def roles_sql() -> str:
 
 
 def _check_target(version: int, lowest: int) -> None:
-    if not lowest <= version <= newest_version():
+    if not lowest <= version <= schema_version():
         raise OutOfReach(
-            f"schema version {version} is out of reach; it must be {lowest} to {newest_version()}",
+            f"schema version {version} is out of reach; it must be {lowest} to {schema_version()}",
             next="see `pgflowd db status` for the present version",
         )
 
@@ -172,12 +172,12 @@ class MigrationPlan:
     @property
     def is_whole(self) -> bool:
         """Whether its target is the newest version, so that it includes the functions."""
-        return self.target == newest_version()
+        return self.target == schema_version()
 
     @property
     def is_applied(self) -> bool:
         """Whether the last migrate has applied the same files. A foreign core is recorded anew."""
-        is_newest = self.start == self.target == newest_version()
+        is_newest = self.start == self.target == schema_version()
         return is_newest and self.core == OWN and self.old_checksum == self._checksum
 
     @property

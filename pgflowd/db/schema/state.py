@@ -21,8 +21,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, read, schema_files
+from pgflowd.db.schema.files import OWN, SERVERS, checksum, read, schema_files
 from pgflowd.errors import DatabaseError, Problem
+from pgflowd.resources import schema_version
 
 Connection = psycopg.Connection[Any]
 NO_CORE = "none"
@@ -121,7 +122,7 @@ def status(conn: Connection) -> SchemaStatus:
         state = read_state(conn)
     problem = next(_unsolvable(state), None) or next(_solvable(state), None)
     differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
-    return SchemaStatus(state, newest_version(), problem, differ)
+    return SchemaStatus(state, schema_version(), problem, differ)
 
 
 def require(conn: Connection) -> SchemaState:
@@ -149,9 +150,9 @@ def _raise(problem: Problem | None) -> None:
 
 
 def _newer(version: int | None) -> Problem | None:
-    if version is None or version <= newest_version():
+    if version is None or version <= schema_version():
         return None
-    text = f"the database is at schema version {version}; this pgflowd supports {newest_version()}"
+    text = f"the database is at schema version {version}; this pgflowd supports {schema_version()}"
     return Problem("E303", text, next="upgrade pgflowd")
 
 
@@ -186,8 +187,8 @@ def _solvable(state: SchemaState) -> Iterator[Problem]:
     """Yield the problems that a migrate solves, or an update of pgmq."""
     if state.version is None:
         yield Problem("E302", "the database has no schema of pgflowd", next=MIGRATE)
-    elif state.version < newest_version():
-        needed = f"this pgflowd needs {newest_version()}"
+    elif state.version < schema_version():
+        needed = f"this pgflowd needs {schema_version()}"
         text = f"the database is at schema version {state.version}; {needed}"
         yield Problem("E302", text, next=MIGRATE)
     if state.record.core != state.core:

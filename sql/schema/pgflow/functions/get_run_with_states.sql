@@ -5,7 +5,7 @@
 -- of steps, and that of the run if it does not fit beside the input. The rows have them.
 -- Volatile, so that it sees a run started earlier in the same statement; security definer,
 -- so that a role which may read no table can follow its runs.
--- Called by: pgflowd.get_run, start_flow_with_states; clients, applications.   Locks: nothing.
+-- Called by: pgflowd.get_run, start_flow_with_states; applications.   Locks: nothing.
 create or replace function pgflow.get_run_with_states(run_id uuid)
 returns jsonb language plpgsql volatile security definer set search_path = '', pg_temp as $$
 declare

@@ -2,7 +2,7 @@
 -- waits for another one's singleton key, since its flow asks for one, as pgflowd.get_run does. PF009
 -- for an id of version 8 (_check_reserved).
 -- Security definer, so that a role which may touch no table can start runs.
--- Called by: clients, applications.   Locks: the new rows.
+-- Called by: applications.   Locks: the new rows.
 create or replace function pgflow.start_flow_with_states(
   flow_slug text, input jsonb, run_id uuid default null)
 returns jsonb language plpgsql security definer set search_path = '', pg_temp as $$

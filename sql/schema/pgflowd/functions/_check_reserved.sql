@@ -1,6 +1,7 @@
 -- _check_reserved(run_id, key, singleton_key): PF009 for an id and keys that others could compute, so that nobody
 -- takes those of a schedule, of an undo, or of a run with a key, before it is there.
--- Called by: reschedule, _start, start, start_child, pgflow._start_wished, pgflow.start_flow_with_states.
+-- Called by: reschedule, _start, start, start_child, start_runs, pgflow._start_wished,
+-- pgflow.start_flow_with_states.
 -- Locks: nothing.
 create or replace function pgflowd._check_reserved(run_id uuid, key text, singleton_key text)
 returns void language plpgsql stable set search_path = '', pg_temp as $$
