@@ -38,7 +38,7 @@ from pgflowd.core.settings.sections import (
     WorkerSettings,
 )
 from pgflowd.core.settings.values import Ref
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log

@@ -3,7 +3,7 @@ How much one call takes of what waits: less after one that was too large, more a
 
 A statement over many rows fails as a whole, and one that took too long would fail again for ever
 if it were repeated unchanged. So whatever takes many at once has a portion: reports and claims of a
-worker (`core.worker.turns`), each part of a sweeper's work. One row that fails alone is put off,
+worker (`core.worker.task`), each part of a sweeper's work. One row that fails alone is put off,
 so that the others go on. Pure.
 """
 

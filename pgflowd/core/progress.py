@@ -2,7 +2,7 @@
 What a handler tells of its progress: made by `ctx.progress`, checked, and shown.
 
 A runner sends at most twenty values a second, and the last one with the result; a worker writes at
-most once a second for all its tasks (`core.worker.progress`).
+most once a second for all its tasks (`core.worker.task`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The statuses of runs, steps, tasks, attempts, children and daemons, and how scre
 A status is a string with the value of its word, so rows, JSON documents and code compare it
 directly. `mark` is its sign on a screen: never colour alone, since each status also has a sign, and
 its word is next to it. `is_end` says whether nothing follows. The states of a child and their
-moves belong to `core.supervision.lifecycle`; this module has only their signs.
+moves belong to `core.supervision.tree`; this module has only their signs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 
 
 class Mark(NamedTuple):

@@ -27,8 +27,7 @@ from pgflowd.core.worker.events import (
     TaskNotStarted,
     Verdict,
 )
-from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.core.worker.turns import MAX_REPORTS
+from pgflowd.core.worker.task import MAX_REPORTS, Task, TaskReport
 from pgflowd.db.query import Query, Rows, Texts
 
 _VERDICTS = {each.value: each for each in Verdict}  # faster than to call an enum

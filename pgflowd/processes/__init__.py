@@ -8,7 +8,7 @@ The supervisor forks its children by `host.fork.fork` and calls in them
     sweeper.main(channel, settings, log) -> int
     discovery.main(channel, settings, entry) -> int
 
-which return an exit code of `core.supervision.exits`. `log` has the fields process, flow and
+which return an exit code of `core.supervision.tree`. `log` has the fields process, flow and
 daemon name; its descriptor stays open. When the channel ends (`channel.at_end`), the supervisor
 has ended: the child ends within 2 s.
 """

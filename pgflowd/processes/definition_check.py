@@ -19,7 +19,7 @@ from pgflowd.core.definition.versions import Code
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.db import definitions
 from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of

@@ -24,7 +24,7 @@ from pgflowd.core.definition.versions import facts_of
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.waiting import WAITING_CALLS
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow

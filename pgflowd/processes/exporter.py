@@ -26,7 +26,7 @@ from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, SPANS
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_CANNOT
+from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
 from pgflowd.host.logs import Log

@@ -31,7 +31,7 @@ from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.metrics.exposition import TextFormat, exposition
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Address
-from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_CANNOT
+from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.errors import ConfigError
 from pgflowd.host import control
 from pgflowd.host.channel import Channel

@@ -35,7 +35,7 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.db.connection import is_pooled
 from pgflowd.db.daemons import DAEMONS_LOOKED_AT
 from pgflowd.db.query import execute

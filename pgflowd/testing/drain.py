@@ -30,8 +30,7 @@ from pgflowd.core.json import as_stored
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import Suspended
 from pgflowd.core.worker.events import Verdict
-from pgflowd.core.worker.runner_request import request_of
-from pgflowd.core.worker.runner_result import report_of
+from pgflowd.core.worker.runner_result import report_of, request_of
 from pgflowd.core.worker.state import HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.db import due, handler_requests, operations, tasks, workers

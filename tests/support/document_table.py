@@ -45,8 +45,8 @@ from pgflowd.core.obstacles import Holder
 from pgflowd.core.progress import Progress
 from pgflowd.core.settings.show import Variable
 from pgflowd.core.statuses import DaemonState, DatabaseState, RunStatus, StepStatus
-from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.supervision.reload_results import ReloadResult
+from pgflowd.core.supervision.reload import ReloadResult
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.db.schema.migrate import Migrated
 from pgflowd.db.versions import Version
 from support.document_types import Keys, Maybe, either

@@ -6,13 +6,18 @@ from typing import Any
 
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
-from pgflowd.core.supervision.decide import on_exit, on_ready
-from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.decide import on_exit, on_falling_asleep, on_ready
 from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
-from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_discovered
-from pgflowd.core.supervision.sleep import on_falling_asleep
-from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
+from pgflowd.core.supervision.tree import (
+    ChildExit,
+    ChildSpec,
+    ChildState,
+    ExitKind,
+    Policy,
+    Tree,
+    new_tree,
+)
 
 CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
 ASKED = ChildExit(ExitKind.CRASH, "exit code 0")

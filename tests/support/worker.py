@@ -38,7 +38,7 @@ from pgflowd.core.settings.sections import (
     SupervisorSettings,
     WorkerSettings,
 )
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
 from pgflowd.host.process_tree import command_line, in_session, kill_session, read_stat

@@ -80,8 +80,8 @@ PURE_PACKAGES = {"pgflowd", "cronsim", "msgspec", "pydantic", "pydantic_core"}
 IMPURE_NAMES = {"open", "print", "input", "now", "utcnow", "today", "uuid1", "uuid4", "Path"}
 
 # twice the usual length
-MODULE_LINES = 400
-FUNCTION_LINES = 40
+MODULE_LINES = 600
+FUNCTION_LINES = 60
 
 
 class Import(NamedTuple):

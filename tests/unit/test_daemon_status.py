@@ -19,9 +19,8 @@ from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
 from pgflowd.core.metrics.exposition import MAX_STEPS, TextFormat, exposition
-from pgflowd.core.supervision.decide import on_exit, on_stop
+from pgflowd.core.supervision.decide import on_exit, on_stop, on_waiting
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
-from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import Tree
 from pgflowd.core.sweeper_parts import SweeperPart
 

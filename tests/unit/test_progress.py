@@ -14,7 +14,7 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.json import encode
 from pgflowd.core.progress import BURST, Pace, Progress, is_sound, progress_of
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.progress import PAUSE_S
+from pgflowd.core.worker.task import PAUSE_S
 from pgflowd.errors import OutputError
 from pgflowd.testing import fake_context
 

@@ -20,14 +20,14 @@ from pgflowd.core.statuses import (
     TaskStatus,
     child_mark,
 )
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 
 PACKAGE = Path(pgflowd.__file__).parent
 KINDS = (RunStatus, StepStatus, TaskStatus, Outcome)
 MARKS = [each for each in vars(Marks).values() if isinstance(each, Mark)]
 SIGNS = {mark.sign for mark in MARKS} - {"?", "·"}  # these are also plain characters
 WORDS = {status.value for kind in (*KINDS, ChildState, DaemonState) for status in kind}
-DEFINING = {"core/statuses.py", "core/supervision/lifecycle.py"}
+DEFINING = {"core/statuses.py", "core/supervision/tree.py"}
 DRAWING = {"core/graph_picture.py", "core/graph.py"}  # the head of an arrow
 FOREIGN = {  # words that are equal, but not of a status: of a message, a metric, a result, a server
     "processes/runner", "processes/zygote", "processes/worker/runner_socket.py",

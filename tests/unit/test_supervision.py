@@ -34,13 +34,28 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import on_exit, on_message, on_stop, on_tick
-from pgflowd.core.supervision.exits import ExitKind, classify_exit
+from pgflowd.core.supervision.decide import (
+    next_due,
+    on_exit,
+    on_message,
+    on_stop,
+    on_tick,
+    on_waiting,
+)
 from pgflowd.core.supervision.kinds import DISCOVERY
-from pgflowd.core.supervision.lifecycle import MOVES, Announcement, ChildState, DaemonPhase, move
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
-from pgflowd.core.supervision.timeouts import next_due, on_waiting
-from pgflowd.core.supervision.tree import ChildSpec, Policy, new_tree
+from pgflowd.core.supervision.tree import (
+    MOVES,
+    Announcement,
+    ChildSpec,
+    ChildState,
+    DaemonPhase,
+    ExitKind,
+    Policy,
+    classify_exit,
+    move,
+    new_tree,
+)
 from pgflowd.errors import Bug
 
 # Start

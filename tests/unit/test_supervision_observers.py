@@ -23,8 +23,8 @@ from support.trees import (
 )
 
 from pgflowd.core.supervision.decide import on_begin, on_exit, on_ready, on_stop, on_tick
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import on_discovered, on_reload
+from pgflowd.core.supervision.tree import ChildState, DaemonPhase
 
 UP, PARKED, RESTARTING = ChildState.UP, ChildState.PARKED, ChildState.RESTARTING
 IN_USE = replace(CANNOT, code="E504", reason="127.0.0.1:7461 is in use")

@@ -15,16 +15,20 @@ from pgflowd.core.messages import ConnectionGranted, FallingAsleep, SleepIfIdle
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.actions import SendToChild, StartChild
-from pgflowd.core.supervision.connections import (
+from pgflowd.core.supervision.decide import (
+    WakeCause,
+    next_due,
     on_connection_returned,
     on_connection_wanted,
     on_connections_left,
+    on_exit,
+    on_falling_asleep,
+    on_ready,
     on_staying_awake,
+    on_tick,
+    on_wake,
 )
-from pgflowd.core.supervision.decide import on_exit, on_ready, on_tick
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
-from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep, on_wake
-from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.tree import ChildState, DaemonPhase
 
 A, B, C, D = (f"worker {slug}" for slug in "abcd")
 

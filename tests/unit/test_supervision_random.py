@@ -23,18 +23,22 @@ from pgflowd.core.supervision.actions import (
     StartChild,
 )
 from pgflowd.core.supervision.decide import (
+    WakeCause,
+    next_due,
     on_begin,
     on_exit,
+    on_falling_asleep,
     on_message,
+    on_next_due,
     on_ready,
     on_stop,
     on_tick,
+    on_waiting,
+    on_wake,
 )
-from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
-from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep, on_next_due, on_wake
-from pgflowd.core.supervision.timeouts import next_due, on_waiting
 from pgflowd.core.supervision.transition import MAX_STARTING
+from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper", "http"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]

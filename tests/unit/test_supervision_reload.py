@@ -20,20 +20,19 @@ from support.trees import (
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.actions import Discover, End, LogGiveUp, ReportReload
-from pgflowd.core.supervision.decide import on_exit, on_stop
+from pgflowd.core.supervision.decide import on_exit, on_stop, on_waiting
 from pgflowd.core.supervision.kinds import LISTENER
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
+    is_over,
     needs_restart,
     on_discovered,
     on_reload,
     on_reload_refused,
+    reloaded_flows,
     with_policy,
 )
-from pgflowd.core.supervision.reload_results import is_over, reloaded_flows
-from pgflowd.core.supervision.timeouts import on_waiting
-from pgflowd.core.supervision.tree import ChildSpec, Policy
+from pgflowd.core.supervision.tree import ChildSpec, ChildState, DaemonPhase, Policy
 
 
 def reloaded(tree, *wanted, broken=(), now=1.0):

@@ -25,14 +25,26 @@ from pgflowd.core.documents.daemon import state_of as daemon_state
 from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.actions import LogWake
-from pgflowd.core.supervision.decide import on_exit, on_ready, on_stop, on_tick
-from pgflowd.core.supervision.exits import ExitKind, classify_exit
-from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload
-from pgflowd.core.supervision.reload_results import ReloadResult, reloaded_flows
-from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep, on_next_due, on_wake
-from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.decide import (
+    WakeCause,
+    next_due,
+    on_exit,
+    on_falling_asleep,
+    on_next_due,
+    on_ready,
+    on_stop,
+    on_tick,
+    on_wake,
+)
+from pgflowd.core.supervision.reload import (
+    BrokenEntry,
+    ReloadResult,
+    on_discovered,
+    on_reload,
+    reloaded_flows,
+)
 from pgflowd.core.supervision.transition import MAX_STARTING
+from pgflowd.core.supervision.tree import ChildState, ExitKind, classify_exit
 
 ID = "worker a"
 HOUR_S = 3600.0

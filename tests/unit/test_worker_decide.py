@@ -10,10 +10,9 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import RowState, Standing, Verdict
-from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
 from pgflowd.core.worker.state import WorkerMode
-from pgflowd.core.worker.task import TaskReport
+from pgflowd.core.worker.task import NEVER, TaskReport
 
 
 def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():

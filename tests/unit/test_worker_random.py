@@ -22,11 +22,9 @@ from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Wait, WaitKind
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
-from pgflowd.core.worker.large_results import MAX_HELD_BYTES
-from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runners import MAX_HELD_BYTES
 from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest, WorkerOptions
-from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.core.worker.turns import MAX_BYTES
+from pgflowd.core.worker.task import MAX_BYTES, NEVER, Task, TaskReport
 
 RETRY = DatabaseFailure.RETRY
 OPTIONS = WorkerOptions(

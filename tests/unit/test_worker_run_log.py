@@ -9,9 +9,9 @@ from pgflowd.core.metrics.definitions import RUNS, TASKS
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Checkpoint, Wait, WaitKind, wait_for_newer_code
 from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.actions import MAX_REMEMBERED
 from pgflowd.core.worker.events import LeaseVerdict, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.run_log import input_of, shown
-from pgflowd.core.worker.transition import MAX_REMEMBERED
 
 A = frozenset({"a"})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.worker.runner_request import request_of
+from pgflowd.core.worker.runner_result import request_of
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"

@@ -16,13 +16,7 @@ from pgflowd.core.failure import AT_MOST_S, MAX_DELAY_S, MIN_UNSPENT_S, RetryAft
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import MAX_WAIT_S, Wait, WaitKind
 from pgflowd.core.worker.events import LeftBehind, RunChange, Verdict
-from pgflowd.core.worker.runner_result import (
-    fault_of,
-    left_behind,
-    recorded_of,
-    report_of,
-    wait_of,
-)
+from pgflowd.core.worker.runner_result import fault_of, left_behind, recorded_of, report_of, wait_of
 from pgflowd.core.worker.task import TaskReport
 
 TASK = task(1)

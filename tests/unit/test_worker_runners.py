@@ -5,9 +5,9 @@ from __future__ import annotations
 from support.covers import covers
 from support.engine import OPTIONS, Play
 
-from pgflowd.core.worker import actions, events, room, runners
-from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker import actions, events, runners
 from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, RunnerState
+from pgflowd.core.worker.task import NEVER
 
 
 def test_places_are_idle_runners_those_that_start_for_no_task_and_those_not_started():
@@ -91,7 +91,7 @@ def test_a_worker_makes_room_by_its_idle_runners_and_lets_the_other_one_fork_fir
     play.feed(*(events.RunnerEnded(runner) for runner in (1, 2)))
     play.feed(*(events.Reaped(runner, 0) for runner in (1, 2)))
     assert len(play.did(actions.OfferRoom)) == 2
-    play.feed(events.Tick(), after_s=room.PAUSE_S)
+    play.feed(events.Tick(), after_s=runners.PAUSE_S)
     assert len(play.did(actions.ForkRunner)) == 1
 
 

@@ -10,7 +10,7 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import Verdict
-from pgflowd.core.worker.turns import MAX_BYTES
+from pgflowd.core.worker.task import MAX_BYTES
 
 RETRY, BROKEN = DatabaseFailure.RETRY, DatabaseFailure.BROKEN
 

@@ -26,7 +26,7 @@ from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 from pgflowd.core.messages import Ready
 from pgflowd.core.settings.sections import DaemonSettings, Settings
 from pgflowd.core.settings.values import Ref
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
 

@@ -16,7 +16,7 @@ from pgflowd.cli.daemon_client import ask, ask_to_reload, wait_for_end
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.supervision.reload_results import ReloadResult
+from pgflowd.core.supervision.reload import ReloadResult
 from pgflowd.errors import Problem
 
 _LISTS = ("flows", "kept", "changed", "new", "gone", "retried", "broken", "problems")

@@ -9,7 +9,7 @@ from pgflowd.cli.daemon_client import ask
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import FLOW
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.errors import RunError
 
 _NOT_SERVED = {

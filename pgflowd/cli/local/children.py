@@ -31,7 +31,7 @@ import click
 from pgflowd.cli.app import App
 from pgflowd.cli.commands.web import INSTALL, is_installed
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration
 
 START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds

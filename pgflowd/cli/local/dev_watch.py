@@ -24,8 +24,8 @@ from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_pat
 from pgflowd.cli.local.children import of_reload, print_time, telling
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between, undoable
-from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.supervision.reload_results import ReloadResult
+from pgflowd.core.supervision.reload import ReloadResult
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration
 from pgflowd.db.connection import connect
 from pgflowd.db.flows import compare, deploy, flow_shape

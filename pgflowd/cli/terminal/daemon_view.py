@@ -17,7 +17,7 @@ from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration, short_id
 
 TITLES = (

@@ -18,7 +18,7 @@ from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.documents.no_daemon import NOT_RUNNING
 from pgflowd.core.documents.statistics import RunBucket, StepStats
 from pgflowd.core.statuses import Marks
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import between
 
 HOUR = "LAST HOUR"

@@ -18,7 +18,7 @@ from pgflowd.cli.top.printed_page import PrintedPage, event_lines, list_lines, r
 from pgflowd.cli.top.seen import MAX_RUNS, Seen
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, Marks
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import between, duration, short_id
 
 _MAX_PROBLEMS = 3  # of them, as many lines as a screen can spare

@@ -28,8 +28,7 @@ from pgflowd.core.supervision.kinds import (
     FieldSource,
     StatusField,
 )
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
-from pgflowd.core.supervision.tree import ChildEntry, Tree
+from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
 
 WAITING = "waiting"  # for a place in the budget of connections
 _NUMBERS = (

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import plain
 from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration
 
 ENDING = (DaemonState.DRAINING, DaemonState.STOPPING)

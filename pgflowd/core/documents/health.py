@@ -10,7 +10,7 @@ from typing import Any
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 
 SILENT = "unknown"  # the state of a daemon that has not answered
 _READY_STATES = (DaemonState.HEALTHY, DaemonState.DEGRADED)

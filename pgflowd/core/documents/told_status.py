@@ -15,7 +15,7 @@ from uuid import UUID
 from pgflowd.core.documents import SCHEMA_VERSION
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 
 Reader = Callable[[Any], Any]
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
-from pgflowd.core.supervision.exits import ChildExit
-from pgflowd.core.supervision.lifecycle import Announcement
+from pgflowd.core.supervision.tree import Announcement, ChildExit
 
 
 @dataclass(frozen=True)

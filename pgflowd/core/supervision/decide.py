@@ -4,30 +4,178 @@ Decides what the supervisor does when a child is ready, ends or is silent, and w
 Each `on_…` takes the tree, an event and the time, and returns the changed tree and the actions,
 in order. docs/background/supervision.md has the rules. The order of starts and stops is in
 `transition`; `reload` decides reloads. Pure.
+
+Until when it waits for each child, and how workers sleep and wake, is decided here too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
+from typing import Any
 
 from pgflowd.core.backoff import restart_delay_s
-from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart
-from pgflowd.core.supervision.exits import EXIT_CANNOT, ChildExit, ExitKind
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
-from pgflowd.core.supervision.sleep import WakeCause, fall_asleep, wake
-from pgflowd.core.supervision.timeouts import (
-    count_waiting,
-    deadline_of,
-    limit_waiting,
-    may_start,
-)
+from pgflowd.core.messages import FallingAsleep
+from pgflowd.core.server_connections import automatic_budget
+from pgflowd.core.supervision import places
+from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart, LogWake
 from pgflowd.core.supervision.transition import TreeTransition
-from pgflowd.core.supervision.tree import Budget, ChildEntry, ChildSpec, Policy, Tree
+from pgflowd.core.supervision.tree import (
+    EXIT_CANNOT,
+    EXIT_UNREACHABLE,
+    Budget,
+    ChildEntry,
+    ChildExit,
+    ChildSpec,
+    ChildState,
+    DaemonPhase,
+    ExitKind,
+    Policy,
+    Tree,
+)
+
+
+def next_due(tree: Tree) -> float | None:
+    """Return when `on_tick` has something to do next, or None if never."""
+    moments = [deadline_of(tree, child)[0] for child in tree.children]
+    moments += [child.due_at for child in tree.children if may_start(tree, child)]
+    is_stopping = any(c.state.is_alive and c.spec.position >= tree.position for c in tree.children)
+    moments += [None if is_stopping else tree.due_at, tree.ask_at if places.line(tree) else None]
+    if tree.waiting_from is not None and tree.phase is DaemonPhase.STARTING:
+        left = tree.policy.startup_wait_s - tree.waited_s
+        moments.append(tree.waiting_from + left)
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def may_start(tree: Tree, child: ChildEntry) -> bool:
+    return child.due_at is not None and child.spec.position <= tree.free_up_to
+
+
+def deadline_of(tree: Tree, child: ChildEntry) -> tuple[float | None, str]:
+    """Return until when the supervisor waits for a child, and the reason of the kill after it."""
+    if not child.state.is_alive or child.kill_reason:
+        return None, ""
+    hang_timeout_s, end_at = tree.policy.hang_timeout_s, child.deadline_at
+    silent_at = child.last_message_at + hang_timeout_s
+    silent = silent_at, f"said nothing for {hang_timeout_s:g} s"
+    if child.state is ChildState.UP or child.waiting_for:
+        return silent
+    if child.state is ChildState.STARTING:
+        return end_at, f"was not ready within {tree.policy.start_timeout_s:g} s"
+    if child.state is ChildState.DRAINING and (end_at is None or silent_at < end_at):
+        return silent
+    return end_at, "did not end when asked"
+
+
+def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree, list[Action]]:
+    """A child waits for the database (`what`), or goes on (None)."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is None:
+        return transition.result()
+    if child.state is not ChildState.STARTING:  # its clock stands still anyway, and it has spoken
+        transition.change(child, last_message_at=now)
+    elif what and child.waiting_for is None:
+        left = max(0.0, (child.deadline_at or now) - now)
+        transition.change(
+            child, waiting_for=what, start_left_s=left, deadline_at=None, last_message_at=now
+        )
+    elif not what and child.waiting_for is not None:
+        transition.change(
+            child, waiting_for=None, deadline_at=now + child.start_left_s, last_message_at=now
+        )
+    count_waiting(transition)
+    limit_waiting(transition)
+    return transition.result()
+
+
+def count_waiting(transition: TreeTransition) -> None:
+    """Add the time that the first start has waited so far, and count on while a child waits."""
+    tree, now = transition.tree, transition.now
+    waited_s = tree.waited_s + (now - tree.waiting_from if tree.waiting_from is not None else 0.0)
+    is_first = tree.is_first_start and tree.phase is DaemonPhase.STARTING
+    is_waiting = is_first and any(child.waiting_for for child in tree.children)
+    transition.set(waited_s=waited_s, waiting_from=now if is_waiting else None)
+
+
+def limit_waiting(transition: TreeTransition) -> None:
+    """End a first start that has waited for `startup_wait`."""
+    tree = transition.tree
+    if tree.waiting_from is None or tree.phase is not DaemonPhase.STARTING:
+        return
+    if tree.waited_s + transition.now - tree.waiting_from >= tree.policy.startup_wait_s:
+        transition.set(waiting_from=None)
+        transition.stop_all(EXIT_UNREACHABLE)
+        transition.advance()
+
+
+Result = tuple[Tree, list[Action]]
+
+
+class WakeCause(StrEnum):
+    """Why a sleeping worker is started."""
+
+    NOTIFICATION = "notification"
+    DUE = "due"  # a hidden message becomes visible
+    FOUND = "found"  # the sweeper saw a message that no notification had announced
+    COMMAND = "command"  # `pgflowd wake`
+
+
+def on_falling_asleep(tree: Tree, id: str, message: FallingAsleep, now: float) -> Result:
+    """A worker that is up signs off and ends, since it has nothing to do."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is not None and child.state is ChildState.UP:
+        transition.change(child, sleep=message)
+    return transition.result()
+
+
+def on_wake(tree: Tree, id: str, cause: WakeCause, now: float) -> Result:
+    """There may be work for a worker that sleeps, or is about to."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is None or tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+        return transition.result()
+    if child.state is ChildState.ASLEEP:
+        wake(transition, child, cause)
+        transition.advance()
+    elif child.state is ChildState.UP and child.sleep is not None:
+        transition.change(child, is_woken=True)
+    return transition.result()
+
+
+def on_next_due(tree: Tree, id: str, at: float, now: float) -> Result:
+    """The sweeper has seen when the next message of a sleeping worker becomes visible."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is not None and child.state is ChildState.ASLEEP:
+        transition.change(child, due_at=at)
+    return transition.result()
+
+
+def fall_asleep(transition: TreeTransition, child: ChildEntry, message: FallingAsleep) -> None:
+    """A worker has ended as it said it would; one that was woken meanwhile starts again."""
+    was_woken = child.is_woken
+    child = transition.change(
+        child,
+        ChildState.ASLEEP,
+        is_start_over=True,
+        sleep=message,
+        asleep_at=transition.now,
+        due_at=message.next_due_at,
+    )
+    if was_woken:
+        wake(transition, child, WakeCause.NOTIFICATION)
+
+
+def wake(transition: TreeTransition, child: ChildEntry, cause: WakeCause) -> None:
+    """Let a sleeping worker start, as soon as not too many others do."""
+    transition.change(child, ChildState.IDLE, is_woken=True)
+    transition.do(LogWake(child.id, cause))
+
 
 KEPT_EXITS = 6  # one more than the restarts that a worker has by default
 PARKED_RETRY_S = 300.0  # rare enough to cost nothing, and a cause that passes needs nobody
-
-Result = tuple[Tree, list[Action]]
 
 
 def on_begin(tree: Tree, now: float) -> Result:
@@ -239,3 +387,33 @@ def _park(
         due_at=transition.now + PARKED_RETRY_S if is_tried_again else None,
     )
     transition.do(LogPark(child.id, exit))
+
+
+def on_connections_left(tree: Tree, left: int, now: float) -> Result:
+    """The server has so many left at the start: that is the budget, if none is set."""
+    transition = TreeTransition(tree, now)
+    if tree.max_connections is None:
+        transition.set(max_connections=automatic_budget(left))
+    return transition.result()
+
+
+def on_connection_wanted(tree: Tree, id: str, now: float) -> Result:
+    return _changed(tree, id, now, wants_second=True)
+
+
+def on_connection_returned(tree: Tree, id: str, now: float) -> Result:
+    return _changed(tree, id, now, wants_second=False, has_second=False)
+
+
+def on_staying_awake(tree: Tree, id: str, now: float) -> Result:
+    return _changed(tree, id, now, is_asked=False, asked_at=now)
+
+
+def _changed(tree: Tree, id: str, now: float, **changes: Any) -> Result:
+    """Change a worker that has a process, and hand out the places that are free."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is not None and child.state.is_alive:
+        transition.change(child, **changes)
+        transition.start_line()
+    return transition.result()

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from math import inf
 
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
-from pgflowd.core.supervision.tree import ChildEntry, Tree
+from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
 
 SINGLES = 2  # listener and sweeper
 MAX_ASKED = 8  # workers that are asked for their places at once: as many as may start at once

@@ -23,21 +23,19 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.exits import EXIT_CANNOT
-from pgflowd.core.supervision.lifecycle import (
-    Announcement,
-    ChildState,
-    DaemonPhase,
-    ReloadState,
-    move,
-)
 from pgflowd.core.supervision.tree import (
+    EXIT_CANNOT,
     GROUP,
     LAST,
     OBSERVERS,
+    Announcement,
     ChildEntry,
     ChildSpec,
+    ChildState,
+    DaemonPhase,
+    ReloadState,
     Tree,
+    move,
     new_child,
 )
 

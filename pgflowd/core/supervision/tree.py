@@ -3,17 +3,190 @@ The supervisor's children as data: the specification, state and history of each.
 
 The position of a child in the start order is that of its kind. Nothing here decides; the
 functions of `core.supervision` return changed copies. Times are monotonic. Pure.
+
+Before it: how a child may exit (docs/background/supervision.md), its states and the allowed moves,
+and the flow that a worker serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import signal
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
 
-from pgflowd.core.messages import FallingAsleep
-from pgflowd.core.supervision.exits import ChildExit
+from pgflowd.core.messages import Failed, FallingAsleep, Leaving
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
+from pgflowd.errors import Bug
+
+EXIT_ASKED = 0  # ended as asked
+EXIT_REPLACE = 10  # after Leaving: the worker row is deprecated or gone, the worker has drained
+EXIT_ASLEEP = 11  # after FallingAsleep: a worker without work
+EXIT_UNREACHABLE = 69  # of the daemon: the database
+EXIT_BUG = 70  # after Failed: a bug in pgflowd
+EXIT_CANNOT = 78  # after Failed, and of the daemon: cannot start, and another try would not help
+
+ExitMessage = Failed | Leaving | FallingAsleep
+
+
+class ExitKind(Enum):
+    """The kinds of exits."""
+
+    CRASH = "crash"
+    REPLACE = "replace"
+    ASLEEP = "asleep"
+    CANNOT_START = "cannot start"
+
+
+@dataclass(frozen=True)
+class ChildExit:
+    """The exit of a child: its kind, and the reason, for people."""
+
+    kind: ExitKind
+    reason: str
+    code: str | None = None  # of the error, such as E306
+
+    @property
+    def is_crash(self) -> bool:
+        return self.kind is not ExitKind.CANNOT_START
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the child ended by itself and left nothing undone."""
+        return self.kind in {ExitKind.REPLACE, ExitKind.ASLEEP}
+
+    @property
+    def label(self) -> str:
+        """The reason as a label of metrics: one of few values, never free text."""
+        head = self.reason.split(",")[0].split(":")[0]
+        known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
+        return head if head.startswith(known) else "failed"
+
+    def document(self) -> dict[str, str | None]:
+        """Return it as the status document has it."""
+        return {"code": self.code, "text": self.text}
+
+    @property
+    def text(self) -> str:
+        """The reason without its code, which stands beside it."""
+        return self.reason.removeprefix(f"{self.code} ")
+
+
+def classify_exit(
+    status: int, message: ExitMessage | None, kill_reason: str | None = None
+) -> ChildExit:
+    """Classify an exit status (or minus the signal) by the message before it, or by the reason
+    why the supervisor killed the child."""
+    if kill_reason:
+        return ChildExit(ExitKind.CRASH, kill_reason)
+    if status == EXIT_REPLACE and isinstance(message, Leaving):
+        return ChildExit(ExitKind.REPLACE, message.why)
+    if status == EXIT_ASLEEP and isinstance(message, FallingAsleep):
+        return ChildExit(ExitKind.ASLEEP, "asleep")
+    if status == EXIT_CANNOT and isinstance(message, Failed):
+        return ChildExit(ExitKind.CANNOT_START, message.text, message.code)
+    if status == EXIT_BUG and isinstance(message, Failed):
+        return ChildExit(ExitKind.CRASH, message.text, message.code)
+    if isinstance(message, Failed):
+        return ChildExit(ExitKind.CRASH, f"{describe_status(status)}: {message.text}", message.code)
+    return ChildExit(ExitKind.CRASH, describe_status(status))
+
+
+def describe_status(status: int) -> str:
+    """Return how a process ended, for people."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"killed by {name}" + (", perhaps out of memory" if status == -9 else "")
+
+
+class ChildState(StrEnum):
+    """The state of a child."""
+
+    IDLE = "idle"  # no process; it starts when its position does
+    STARTING = "starting"
+    UP = "up"
+    RESTARTING = "restarting"  # no process; it waits for its delay
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    ASLEEP = "asleep"  # no process: it had nothing to do, and starts when there is work
+    PARKED = "failed"
+    DISABLED = "disabled"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process."""
+        return self in {
+            ChildState.STARTING,
+            ChildState.UP,
+            ChildState.DRAINING,
+            ChildState.STOPPING,
+        }
+
+
+MOVES: dict[ChildState, set[ChildState]] = {
+    ChildState.IDLE: {ChildState.STARTING, ChildState.PARKED, ChildState.DISABLED},
+    ChildState.STARTING: {
+        ChildState.UP,
+        ChildState.IDLE,  # ended while its position is being stopped
+        ChildState.RESTARTING,
+        ChildState.PARKED,
+        ChildState.DRAINING,
+        ChildState.STOPPING,
+    },
+    ChildState.UP: {
+        ChildState.IDLE,
+        ChildState.ASLEEP,
+        ChildState.RESTARTING,
+        ChildState.PARKED,
+        ChildState.DRAINING,
+        ChildState.STOPPING,
+    },
+    ChildState.RESTARTING: {ChildState.STARTING, ChildState.IDLE, ChildState.PARKED},
+    ChildState.DRAINING: {ChildState.STOPPING, ChildState.IDLE},
+    ChildState.STOPPING: {ChildState.IDLE},
+    ChildState.ASLEEP: {ChildState.IDLE, ChildState.PARKED},
+    ChildState.PARKED: {ChildState.STARTING, ChildState.IDLE},
+    ChildState.DISABLED: {ChildState.IDLE},
+}
+
+
+def move(state: ChildState, target: ChildState) -> ChildState:
+    """Return the target state, or raise if the table has no such move."""
+    if target not in MOVES[state]:
+        raise Bug(f"a child cannot go from {state.value} to {target.value}", code="E902")
+    return target
+
+
+class ReloadState(Enum):
+    """How far a reload is."""
+
+    NONE = "none"
+    ASKED = "asked"  # discovery runs
+    APPLIED = "applied"  # changed and removed workers drain
+
+
+class Announcement(Enum):
+    """What the daemon reports about itself; the value is part of the name of a log event."""
+
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+
+
+class DaemonPhase(Enum):
+    """The phase of the whole tree."""
+
+    DISCOVERING = "discovering"  # before there is a tree
+    STARTING = "starting"  # position by position, up to `position`
+    RUNNING = "running"
+    RESTARTING = "restarting"  # positions from `position` on stop, then start again
+    STOPPING = "stopping"
+    ENDED = "ended"
+
 
 GROUP = TREE_KINDS.index(WORKER)
 LAST = len(TREE_KINDS) - 1
@@ -227,3 +400,39 @@ def _refuse_negative(owner: str, numbers: dict[str, float]) -> None:
     for name, value in numbers.items():
         if value < 0:
             raise ValueError(f"{owner}: {name} is negative: {value}")
+
+
+@dataclass(frozen=True)
+class ServedFlow:
+    """A flow: where it is, and its fingerprint."""
+
+    slug: str  # in the database
+    module: str
+    entry: str  # of the config: "module" or "module:name"
+    fingerprint: str = ""  # of the module's files and the flow's shape
+    undoes: str | None = None  # the flow whose runs it undoes, if it was derived from one
+    of_name: str = ""  # its name in the code, unless it is the same
+
+    @property
+    def name(self) -> str:
+        """Its name in the code, and in the config."""
+        return self.of_name or self.slug
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue, which notifications carry."""
+        return self.slug.lower()
+
+
+def with_versions(
+    flows: Iterable[ServedFlow], versions: Mapping[str, Collection[str]]
+) -> list[ServedFlow]:
+    """The flows of the code, each replaced by those of its versions that are to be served."""
+    flows = list(flows)
+    names = {flow.slug for flow in flows}
+    return [
+        flow if slug == flow.slug else replace(flow, slug=slug, of_name=flow.slug)
+        for flow in flows
+        for slug in versions.get(flow.slug, (flow.slug,))
+        if slug == flow.slug or slug not in names
+    ]

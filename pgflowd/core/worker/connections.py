@@ -19,12 +19,11 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
-from pgflowd.core.supervision.exits import EXIT_ASLEEP
+from pgflowd.core.supervision.tree import EXIT_ASLEEP
 from pgflowd.core.worker import (
     actions,
     claiming,
     events,
-    failed_turns,
     reporting,
     run_log,
     runner_ends,
@@ -32,8 +31,8 @@ from pgflowd.core.worker import (
     spans,
     stopping,
 )
+from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import LeaseVerdict, RowState
-from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
     FREE,
@@ -48,8 +47,7 @@ from pgflowd.core.worker.state import (
     WorkerMode,
     WorkerState,
 )
-from pgflowd.core.worker.transition import WorkerTransition
-from pgflowd.core.worker.turns import HEALTHY, Suspect
+from pgflowd.core.worker.task import HEALTHY, NEVER, Suspect
 
 SOON_S = 0.5  # renewals that wakes ask for are at least so far apart
 LOCKED_PAUSE_S = 0.02  # until a request whose task was locked is tried again
@@ -235,7 +233,7 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
     had_claim = False
     if event.connection is ConnectionName.MAIN:
         had_claim = bool(state.outbox.claiming)
-        failed_turns.turn_failed(transition, event, was_cut=connections.main.is_cut)
+        reporting.turn_failed(transition, event, was_cut=connections.main.is_cut)
         state.schedule.is_due = True
         state.doorbell = state.doorbell.lost()
     if connections.get(event.connection).side_call is SideCall.FETCH and connections.fetching:
@@ -262,7 +260,7 @@ def _connect_later(
     options, connections = transition.state.options, transition.state.connections
     connection = connections.get(event.connection)
     is_serious = event.failure in (DatabaseFailure.ALERT, DatabaseFailure.BROKEN)
-    is_too_long = connection.is_cut or event.sqlstate == failed_turns.TOO_LONG
+    is_too_long = connection.is_cut or event.sqlstate == reporting.TOO_LONG
     is_first = connection.state is ConnectionState.BUSY and connection.delay_s == 0
     if is_serious or is_too_long or is_first:
         level = "error" if is_serious else "warning"

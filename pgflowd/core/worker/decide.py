@@ -10,7 +10,7 @@ after a drain or a stop began nothing is claimed; results are reported in the or
 came. Pure: no clock, no sockets, no chance.
 
 What an event changes is written in the module of its part, what time changes in
-`core.worker.deadlines`. See docs/background/runners.md, sections 5 and 6.
+`pass_deadlines`. See docs/background/runners.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -18,25 +18,71 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.worker import (
-    assigning,
+    claiming,
     connections,
     events,
-    large_results,
-    lifespans,
     reporting,
-    room,
     runner_ends,
     runners,
     second_connection,
     sharing,
-    sleeping,
     stopping,
+    task,
 )
-from pgflowd.core.worker.actions import WorkerAction
-from pgflowd.core.worker.deadlines import next_deadline, pass_deadlines
-from pgflowd.core.worker.state import WorkerMode, WorkerState
-from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.actions import WorkerAction, WorkerTransition
+from pgflowd.core.worker.state import WakeReason, WorkerMode, WorkerState
+from pgflowd.core.worker.task import NEVER
+
+
+def next_deadline(state: WorkerState) -> float:
+    """The next moment at which time alone changes the state; before it, a Tick changes nothing."""
+    if state.mode is WorkerMode.LEFT:
+        return NEVER
+    return min(
+        runners.deadline(state.runners),
+        claiming.deadline(state),
+        reporting.deadline(state),
+        connections.deadline(state.connections),
+        task.deadline(state.turns),
+        stopping.deadline(state),
+        state.stop_at,
+        state.leave_at,
+    )
+
+
+def pass_deadlines(transition: WorkerTransition) -> None:
+    """Change what time alone changes."""
+    state, now = transition.state, transition.now
+    if state.mode is WorkerMode.LEFT:
+        return
+    for runner in list(state.runners.by_id.values()):
+        if now >= runner.due_at:
+            runner_ends.time_is_up(transition, runner)
+    if state.runners.forks_from and now >= state.runners.forks_from:
+        state.runners.forks_from = 0.0
+        claiming.check_by(state.schedule, now, WakeReason.DUE)
+    claiming.release_overdue(transition)
+    if now >= state.stop_at:
+        stopping.stop(transition, events.StopAsked())
+    if now >= state.schedule.check_at:
+        transition.count(WAKES, state.schedule.reason)
+        claiming.time_has_come(state.schedule)
+        if state.schedule.is_fallback:  # should there have been a notification?
+            state.doorbell = state.doorbell.doubted()
+    if now >= state.doorbell.look_at and not state.schedule.is_due:
+        transition.count(WAKES, WakeReason.LOOK)
+        claiming.claim_now(state.schedule)
+    if now >= state.outbox.paused_until:
+        state.outbox.paused_until = 0.0
+    if state.turns.claims_from and now >= state.turns.claims_from:
+        state.turns = state.turns._replace(claims_from=0.0)
+    connections.keep_times(transition)
+    if now >= stopping.deadline(state):
+        stopping.time_has_come(transition)
+    if now >= state.leave_at:
+        stopping.leave(transition)
 
 
 def decide(
@@ -62,8 +108,8 @@ def settle(transition: WorkerTransition) -> None:
     if mode is WorkerMode.DRAINING or mode is WorkerMode.STOPPING:
         stopping.finish(transition)
     if transition.state.runners.finished:
-        large_results.read(transition)
-    assigning.assign(transition)
+        runners.read(transition)
+    claiming.assign(transition)
     connections.use_free(transition)
 
 
@@ -75,7 +121,7 @@ def _done(transition: WorkerTransition, event: events.Done) -> None:
 
 def _next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> None:
     connections.next_due_read(transition, event)
-    sleeping.next_due_read(transition, event)
+    stopping.next_due_read(transition, event)
 
 
 def _tick(transition: WorkerTransition, event: events.Tick) -> None:
@@ -85,19 +131,19 @@ def _tick(transition: WorkerTransition, event: events.Tick) -> None:
 HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Tick: _tick,
     events.WokenUp: connections.woken_up,
-    events.RoomAsked: room.asked,
-    events.RoomMade: room.made,
+    events.RoomAsked: runners.asked,
+    events.RoomMade: runners.made,
     events.DrainAsked: stopping.drain,
     events.StopAsked: stopping.stop,
-    events.SleepAsked: sleeping.asked,
+    events.SleepAsked: stopping.asked,
     events.ZygoteEnded: stopping.zygote_ended,
     events.Forked: runners.forked,
     events.ForkRefused: runners.refused,
     events.RunnerReady: runners.ready,
-    lifespans.RunnerUnready: runner_ends.unready,
+    runner_ends.RunnerUnready: runner_ends.unready,
     events.Done: _done,
     events.Committing: runners.committing,
-    events.ResultAnnounced: large_results.announced,
+    events.ResultAnnounced: runners.announced,
     events.NoResultYet: runner_ends.no_result_yet,
     events.Ponged: sharing.ponged,
     events.BadFrameReceived: runner_ends.bad_frame,

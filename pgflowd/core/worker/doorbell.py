@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.task import NEVER
 
 LOOKS_S = (0.002, 0.005, 0.01)  # an unarmed worker looks so long after its last work,
 ARM_S = 0.02  # and then arms

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.worker.part import Word
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
-from pgflowd.core.worker.task import Task, TaskReport
+from pgflowd.core.worker.task import Task, TaskReport, Word
 
 
 class Verdict(Word):

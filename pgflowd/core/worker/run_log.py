@@ -20,11 +20,11 @@ from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.traces import run_span, step_span
+from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import LeftBehind, ReportAnswer, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.spans import name_of
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_SHOWN_BYTES = 4000  # bytes of an input or output; a record has no room for more
 WRONG_TYPE = "the output is not a list, and a map step after it needs one"

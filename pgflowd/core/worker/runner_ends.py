@@ -5,17 +5,21 @@ A runner whose task must end is checked for a result first, as one that lies in 
 counts; then it gets SIGTERM, is killed with its tree and reaped, and only then its task is
 reported: docs/background/runners.md, section 6. From SIGTERM on the outcome is settled, but what
 the handler returns all the same goes along with the report, for an undo.
+
+A lifespan that fails ends its runner, too: no task is to blame.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, failure_text, lifespans, run_log, sharing
-from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_moves import move, move_task, put_tasks, take_back, without
+from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
+from pgflowd.core.worker.actions import WorkerTransition
+from pgflowd.core.worker.events import RunnerEvent
 from pgflowd.core.worker.runner_state import (
     MOVES,
     NO_TASKS,
@@ -25,10 +29,53 @@ from pgflowd.core.worker.runner_state import (
     RunnerPool,
     RunnerState,
     TaskPhase,
+    move,
+    move_task,
+    put_tasks,
+    take_back,
+    without,
 )
 from pgflowd.core.worker.state import UnassignedTask, WorkerMode
-from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.task import NEVER, Task, TaskReport
+
+CODE = "E433"
+NEXT = "correct it, then pgflowd reload; see pgflowd logs for the traceback"
+
+
+@dataclass(slots=True)
+class RunnerUnready(RunnerEvent):
+    """The lifespan of a runner has failed before its first task."""
+
+    text: str
+    traceback: str | None = None
+
+
+def failed(
+    transition: WorkerTransition, tasks: Iterable[AssignedTask], why: str, **fields: Any
+) -> None:
+    """Give the tasks of a runner back that cannot begin, and pause before the next one."""
+    state, pool, options = transition.state, transition.state.runners, transition.state.options
+    pool.trouble = f"the lifespan {options.lifespan} failed: {why}"
+    reason = f"{CODE} {pool.trouble}"
+    for assigned in tasks:
+        transition.release(assigned.task, reason)
+    for waiting in state.unassigned:
+        transition.release(waiting.task, reason)
+    state.unassigned = []
+    if pool.forks_from:  # it was started before the pause began
+        return
+    least_s, most_s = options.backoff_min_s, options.backoff_max_s
+    pool.fork_delay_s = doubled_s(pool.fork_delay_s, least_s, most_s)
+    pool.forks_from = transition.now + pool.fork_delay_s
+    fields = {"code": CODE, "wait_s": pool.fork_delay_s, **fields}
+    transition.log_problem("error", reason, **fields)
+
+
+def succeeded(pool: RunnerPool) -> None:
+    """A runner is ready."""
+    pool.trouble = ""
+    pool.fork_delay_s = pool.forks_from = 0.0
+
 
 RETIRE_LIMIT_S = 3.0  # a retired runner that has not ended is killed; it may flush for 2 s
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
@@ -222,7 +269,7 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     state = transition.state
     if state.options.lifespan:
         why = "it ended its process before it had yielded"
-        lifespans.failed(transition, runner.tasks.values(), why)
+        failed(transition, runner.tasks.values(), why)
         return
     state.runners.unready_deaths += 1
     text = "a runner ended before it was ready"
@@ -235,7 +282,7 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
         stop_working(transition, WorkerMode.DRAINING)
 
 
-def unready(transition: WorkerTransition, event: lifespans.RunnerUnready) -> None:
+def unready(transition: WorkerTransition, event: RunnerUnready) -> None:
     """A runner says that its lifespan has failed, and ends."""
     runner = transition.state.runners.by_id.get(event.id)
     if runner is not None and runner.phase is RunnerPhase.STARTING:
@@ -245,7 +292,7 @@ def unready(transition: WorkerTransition, event: lifespans.RunnerUnready) -> Non
 def _cannot_begin(
     transition: WorkerTransition, runner: RunnerState, why: str, **fields: Any
 ) -> None:
-    lifespans.failed(transition, runner.tasks.values(), why, **fields)
+    failed(transition, runner.tasks.values(), why, **fields)
     kill(transition, runner, EndCause.UNREADY, tasks=NO_TASKS)
 
 

@@ -1,8 +1,10 @@
 """
 The pool of runners: how many tasks it can take, and what the start of a runner or a result changes.
 
-Which task goes to which runner is decided in `core.worker.assigning`, how runners end in
+Which task goes to which runner is decided in `core.worker.claiming`, how runners end in
 `core.worker.runner_ends`.
+
+The runners of all flows share the room that their machine allows, and large results the memory.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from dataclasses import replace
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, lifespans, room, run_log, runner_ends, sharing
-from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_moves import move, put_tasks, without
+from pgflowd.core.worker import actions, events, run_log, runner_ends, sharing
+from pgflowd.core.worker.actions import WorkerTransition
+from pgflowd.core.worker.runner_ends import retire
 from pgflowd.core.worker.runner_state import (
     NO_TASKS,
     AssignedTask,
@@ -22,10 +24,56 @@ from pgflowd.core.worker.runner_state import (
     RunnerPhase,
     RunnerPool,
     RunnerState,
+    TaskPhase,
+    move,
+    move_task,
+    put_tasks,
+    without,
 )
-from pgflowd.core.worker.state import WorkerOptions
-from pgflowd.core.worker.task import TaskReport
-from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.state import WorkerMode, WorkerOptions, WorkerState
+from pgflowd.core.worker.task import NEVER, TaskReport
+
+PAUSE_S = 0.5  # of our forks, so that the worker that asked forks first
+
+
+def asked(transition: WorkerTransition, event: events.RoomAsked) -> None:
+    """Another process cannot be started: end the idle runners, or owe it the next one."""
+    pool = transition.state.runners
+    if transition.state.mode is not WorkerMode.WORKING:
+        return
+    count = len(pool.idle)
+    pool.owes_room = not count and len(pool.by_id) > 1
+    for id in list(pool.idle):
+        _end(transition, pool.by_id[id])
+    if count:
+        transition.log("info", "worker.made_room", count=count)
+
+
+def is_owed(pool: RunnerPool) -> bool:
+    """Whether the runner whose task has just ended is to end, too; the last one stays."""
+    return pool.owes_room and len(pool.by_id) > 1
+
+
+def repay(transition: WorkerTransition, runner: RunnerState) -> None:
+    """End the runner that was owed."""
+    transition.state.runners.owes_room = False
+    _end(transition, runner)
+    transition.log("info", "worker.made_room", count=1)
+
+
+def made(transition: WorkerTransition, event: events.RoomMade) -> None:
+    """Another worker has ended a runner: try again, if forks were refused."""
+    pool = transition.state.runners
+    if pool.forks_from and pool.fork_delay_s:
+        pool.forks_from = transition.now
+
+
+def _end(transition: WorkerTransition, runner: RunnerState) -> None:
+    pool = transition.state.runners
+    retire(transition, runner, EndCause.ROOM)
+    if not pool.forks_from:
+        pool.forks_from = transition.now + PAUSE_S
+
 
 SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
 PACE_WEIGHT = 0.2  # of the last task in the pace
@@ -104,7 +152,7 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
     pool, runner = state.runners, state.runners.by_id.get(event.id)
     pool.unready_deaths = 0
     if pool.trouble:
-        lifespans.succeeded(pool)
+        runner_ends.succeeded(pool)
         state.schedule.is_due = True
         transition.log("info", "worker.recovered")
     if runner is None or runner.phase is not RunnerPhase.STARTING:
@@ -198,8 +246,8 @@ def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Do
     pool, left = transition.state.runners, event.left
     if left.tasks and left.reset:
         run_log.left_behind(transition, event.report.task, left)
-    if room.is_owed(pool):
-        room.repay(transition, runner)
+    if is_owed(pool):
+        repay(transition, runner)
     elif left.reset or not runner.tasks_left:
         runner_ends.retire(transition, runner)
     else:
@@ -214,3 +262,50 @@ def _measure_pace(pool: RunnerPool, took_s: float) -> None:
     pool.pace_s += weight * (took_s - pool.pace_s)
     if took_s > SHORT_S:  # one long task says more than many short ones
         pool.pace_s = max(pool.pace_s, took_s)
+
+
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of outputs; four turns full. A larger one is held alone
+LAST_LIMIT_S = 0.5  # of one that was announced as its runner was to be killed at its timeout
+READ_LIMIT_S = 30.0  # the runner only writes into a socket; even while the machine swaps
+
+
+def announced(transition: WorkerTransition, event: events.ResultAnnounced) -> None:
+    """A handler has finished; its result waits."""
+    pool, now = transition.state.runners, transition.now
+    runner = pool.by_id.get(event.id)
+    assigned = runner.tasks.get(event.token) if runner else None
+    if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
+        return
+    if assigned.phase in (TaskPhase.RUNNING, TaskPhase.CHECKED, TaskPhase.ENDING):
+        cause = assigned.cause if assigned.is_asked else None
+        due_at = NEVER
+        if cause is EndCause.TIMEOUT and not runner.is_shared:  # with all that it has started
+            due_at = assigned.due_at if assigned.due_at != NEVER else now + LAST_LIMIT_S
+        of_result = {"result_bytes": event.size, "finished_at": now}
+        move_task(pool, runner, assigned, TaskPhase.FINISHED, due_at, cause=cause, **of_result)
+        pool.finished = (*pool.finished, (runner.id, event.token))
+
+
+def read(transition: WorkerTransition) -> None:
+    """Read the results for which there is room, the oldest first."""
+    pool = transition.state.runners
+    while pool.finished:
+        runner_id, token = pool.finished[0]
+        runner = pool.by_id.get(runner_id)
+        assigned = runner.tasks.get(token) if runner else None
+        if runner and assigned and runner.phase is RunnerPhase.BUSY:
+            held = _held(transition.state)
+            if held and held + assigned.result_bytes > MAX_HELD_BYTES:
+                return
+            due_at = min(assigned.due_at, transition.now + READ_LIMIT_S)
+            move_task(pool, runner, assigned, TaskPhase.SENDING, due_at)
+            transition.do(actions.TakeResult(runner.id, token))
+        pool.finished = pool.finished[1:]
+
+
+def _held(state: WorkerState) -> int:
+    """How many bytes of outputs the worker has, or will have read."""
+    reports = (*state.outbox.sending, *state.outbox.reports)
+    assigned = [each for runner in state.runners.by_id.values() for each in runner.tasks.values()]
+    reading = sum(each.result_bytes for each in assigned if each.phase is TaskPhase.SENDING)
+    return reading + sum(len(each.output) for each in reports if each.output)

@@ -11,7 +11,7 @@ it; when workers wait for their first connection, it asks for it back.
 from __future__ import annotations
 
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
     CLOSED,
@@ -21,7 +21,7 @@ from pgflowd.core.worker.state import (
     WorkerConnections,
     WorkerState,
 )
-from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.task import NEVER
 
 SECOND = ConnectionName.SECOND
 

@@ -10,8 +10,7 @@ async. Where nobody is known to be to blame all are given back, and so are soon 
 from __future__ import annotations
 
 from pgflowd.core.worker import actions, events, run_log
-from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_moves import move, put_tasks
+from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.runner_state import (
     AssignedTask,
     EndCause,
@@ -19,10 +18,11 @@ from pgflowd.core.worker.runner_state import (
     RunnerPhase,
     RunnerPool,
     RunnerState,
+    move,
+    put_tasks,
 )
 from pgflowd.core.worker.state import WorkerOptions, WorkerState
-from pgflowd.core.worker.task import Task
-from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.task import NEVER, Task
 
 MAX_DISTURBED = 3  # in a row; then a task has a runner of its own
 MAX_REMEMBERED = 10_000  # disturbed tasks

@@ -15,11 +15,18 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell
-from pgflowd.core.worker.part import NEVER, Part, Word
-from pgflowd.core.worker.progress import NO_PROGRESS, ProgressValues
 from pgflowd.core.worker.runner_state import RunnerPool
-from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.core.worker.turns import HEALTHY, Turns
+from pgflowd.core.worker.task import (
+    HEALTHY,
+    NEVER,
+    NO_PROGRESS,
+    Part,
+    ProgressValues,
+    Task,
+    TaskReport,
+    Turns,
+    Word,
+)
 
 
 class WorkerMode(Enum):

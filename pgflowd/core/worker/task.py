@@ -1,11 +1,21 @@
-"""A claimed task, and the report of what came of it."""
+"""
+A claimed task, and the report of what came of it.
+
+Also here: what the parts of a worker's state are made of, progress on its way to the database, and
+how the turns of a worker go.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.kept_output import KeptOutput
+from pgflowd.core.portions import larger, smaller
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.traces import Trace
 from pgflowd.core.waiting import Wait
@@ -85,3 +95,158 @@ class TaskReport:
     def has_more(self) -> bool:
         """Whether something is to be kept besides its outcome."""
         return self.progress is not None or self.printed is not None
+
+
+NEVER = float("inf")
+
+
+class Word(StrEnum):
+    """A string that code compares. It hashes as fast as a string does."""
+
+    __hash__ = str.__hash__
+
+
+class Part:
+    """A part of the state; a transition changes a copy of it."""
+
+    def copy(self) -> Self:
+        copied = object.__new__(type(self))
+        copied.__dict__ = self.__dict__.copy()  # in a fifth of the time of copy.copy
+        return copied
+
+
+PAUSE_S = 1.0  # between two writes
+NO_VALUES: Mapping[int, bytes] = MappingProxyType({})
+
+
+class ProgressValues(NamedTuple):
+    """The values, as JSON, by token; never changed, but replaced."""
+
+    new: Mapping[int, bytes] = NO_VALUES
+    writing: Mapping[int, bytes] = NO_VALUES  # by the call under way
+    write_from: float = 0.0
+
+    @property
+    def due_at(self) -> float:
+        """When to write, if a connection is free."""
+        return self.write_from if self.new and not self.writing else NEVER
+
+    def told(self, token: int, value: bytes) -> ProgressValues:
+        return self._replace(new={**self.new, token: value})
+
+    def begin(self, tokens: set[int], now: float) -> ProgressValues:
+        """Write those of these tasks; others have ended without a report."""
+        wanted = {token: value for token, value in self.new.items() if token in tokens}
+        return ProgressValues(writing=wanted, write_from=now + PAUSE_S)
+
+    def written(self, stored: Collection[int]) -> ProgressValues:
+        """The call under way has ended: what it has not stored is as new as before."""
+        again = {token: value for token, value in self.writing.items() if token not in stored}
+        return self._replace(new={**again, **self.new}, writing=NO_VALUES)
+
+    def get(self, token: int) -> bytes | None:
+        """The last value of a task, unless the database has it."""
+        return self.new.get(token) or self.writing.get(token)
+
+    def without(self, token: int) -> ProgressValues:
+        new = {key: value for key, value in self.new.items() if key != token}
+        writing = {key: value for key, value in self.writing.items() if key != token}
+        return self._replace(new=new, writing=writing)
+
+
+NO_PROGRESS = ProgressValues()
+
+
+MAX_REPORTS = 200  # of one call
+MAX_BYTES = 16 * 1024 * 1024  # of the outputs of one call; a larger one goes alone
+MAX_TASKS = 1_000_000  # no limit: `batch_size` is one
+SERIOUS_FROM = 3  # failures in a row, of whatever kind
+MAX_TRIES = 3  # of a single report that takes too long
+
+
+class Suspect(IntEnum):
+    """What made the last turns fail."""
+
+    NOTHING = 0
+    REPORTS = 1
+    CLAIM = 2  # perhaps: there was one
+
+
+class TurnError(NamedTuple):
+    """What went wrong last, and with which task, if that is known."""
+
+    text: str
+    sqlstate: str | None = None
+    run_id: str | None = None
+    task: str | None = None
+
+
+class FailedTurn(NamedTuple):
+    """A turn that failed: how large it was, and whether another try alone may mend it."""
+
+    reports: int
+    had_claim: bool
+    is_serious: bool
+
+
+class Turns(NamedTuple):
+    """How the last turns went. Without any failure it is HEALTHY."""
+
+    failures: int = 0  # in a row, attempts to connect included
+    failing_since: float = 0.0
+    error: TurnError | None = None
+    suspect: Suspect = Suspect.NOTHING
+    most_reports: int = MAX_REPORTS
+    most_tasks: int = MAX_TASKS
+    claims_from: float = 0.0  # no claim before that moment; 0: at any time
+    claim_pause_s: float = 0.0
+    slow_token: int = 0  # of the report that took too long alone
+    slow_tries: int = 0
+
+    def count_failure(self, began: float, error: TurnError) -> Turns:
+        """After a call that failed. `began`: when it was sent."""
+        since = self.failing_since if self.failures else began
+        return self._replace(failures=self.failures + 1, failing_since=since, error=error)
+
+    def after_failure(self, turn: FailedTurn, now: float, min_s: float, max_s: float) -> Turns:
+        """After a turn that failed, and was counted."""
+        if not turn.is_serious and self.failures < SERIOUS_FROM:
+            return self
+        turns = self
+        if turn.reports:
+            turns = turns._replace(most_reports=smaller(turn.reports))
+        if not turn.had_claim:
+            return turns._replace(suspect=max(turns.suspect, Suspect.REPORTS))
+        turns = turns._replace(suspect=Suspect.CLAIM, most_tasks=1)
+        if turn.reports:  # perhaps the claim is innocent
+            return turns
+        pause_s = doubled_s(turns.claim_pause_s, min_s, max_s)
+        return turns._replace(claims_from=now + pause_s, claim_pause_s=pause_s)
+
+    def after_slow_report(self, token: int) -> Turns:
+        """After a report took too long, although it was alone."""
+        tries = self.slow_tries + 1 if token == self.slow_token else 1
+        return self._replace(slow_token=token, slow_tries=tries)
+
+    def after_success(self, *, had_reports: bool, claimed: int, is_all_done: bool) -> Turns:
+        """After a turn that the database answered. `claimed`: for how many tasks it asked."""
+        turns = self
+        if had_reports:
+            most = larger(turns.most_reports, MAX_REPORTS)
+            turns = turns._replace(most_reports=most, slow_token=0, slow_tries=0)
+        if claimed:
+            most = larger(turns.most_tasks, MAX_TASKS)
+            turns = turns._replace(most_tasks=most, claims_from=0.0, claim_pause_s=0.0)
+        if claimed or turns.suspect is Suspect.REPORTS:
+            turns = turns._replace(suspect=Suspect.NOTHING)
+        if is_all_done and turns.suspect is Suspect.NOTHING:
+            turns = turns._replace(failures=0, failing_since=0.0, error=None)
+        return turns
+
+
+HEALTHY = Turns()
+
+
+def deadline(turns: Turns) -> float:
+    """When claims are allowed again."""
+    return turns.claims_from or float("inf")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pgflowd.core.documents.daemon import is_cut_off
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
-from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
+from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
 from pgflowd.errors import Problem
 from pgflowd.host.process_tree import send_signal
 from pgflowd.host.signals import stacks

@@ -23,9 +23,8 @@ from pgflowd.core.messages import (
     Message,
     UnreadableMessage,
 )
-from pgflowd.core.supervision.exits import ExitMessage
 from pgflowd.core.supervision.kinds import ChildKind
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ExitMessage, ServedFlow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import NO_ROOM, ForkedChild, fork
 from pgflowd.host.logs import Log

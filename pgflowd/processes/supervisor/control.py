@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.supervision.actions import ReportReload
-from pgflowd.core.supervision.lifecycle import DaemonPhase
-from pgflowd.core.supervision.reload_results import is_over, reloaded_flows
+from pgflowd.core.supervision.reload import is_over, reloaded_flows
+from pgflowd.core.supervision.tree import DaemonPhase
 from pgflowd.host.control import ControlClient, ControlSocket, Request
 from pgflowd.host.socket_place import SocketInUse, SocketPathError
 from pgflowd.processes.supervisor.status import problem_json

@@ -23,10 +23,9 @@ from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from
 from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import describe_status
 from pgflowd.core.supervision.kinds import DISCOVERY
 from pgflowd.core.supervision.reload import BrokenEntry
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow, describe_status
 from pgflowd.errors import Problem
 from pgflowd.host.logs import open_log
 from pgflowd.processes import discovery

@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING
 from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
-from pgflowd.core.supervision.connections import (
+from pgflowd.core.supervision.decide import (
+    WakeCause,
     on_connection_returned,
     on_connection_wanted,
     on_connections_left,
+    on_falling_asleep,
+    on_message,
+    on_ready,
     on_staying_awake,
+    on_waiting,
 )
-from pgflowd.core.supervision.decide import on_message, on_ready
 from pgflowd.core.supervision.kinds import LISTENER
-from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep
-from pgflowd.core.supervision.timeouts import on_waiting
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:

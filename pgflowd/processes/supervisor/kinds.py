@@ -23,8 +23,7 @@ from pgflowd.core.supervision.kinds import (
     WORKER,
     ChildKind,
 )
-from pgflowd.core.supervision.served_flow import ServedFlow
-from pgflowd.core.supervision.tree import ChildSpec, Policy
+from pgflowd.core.supervision.tree import ChildSpec, Policy, ServedFlow
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.host.signals import stacks

@@ -20,14 +20,19 @@ from collections.abc import Callable
 from pgflowd.core.messages import StatusPart
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
-from pgflowd.core.supervision.decide import on_begin, on_exit, on_stop, on_tick
-from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
+from pgflowd.core.supervision.decide import next_due, on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.kinds import CHECK, DISCOVERY
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import on_reload
-from pgflowd.core.supervision.served_flow import ServedFlow
-from pgflowd.core.supervision.timeouts import next_due
-from pgflowd.core.supervision.tree import Tree, new_tree
+from pgflowd.core.supervision.tree import (
+    ChildExit,
+    ChildState,
+    DaemonPhase,
+    ExitKind,
+    ServedFlow,
+    Tree,
+    classify_exit,
+    new_tree,
+)
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import SurvivorFile

@@ -17,9 +17,7 @@ from pgflowd.core.messages import Message
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.supervision.exits import EXIT_CANNOT
 from pgflowd.core.supervision.kinds import CHECK, WORKER
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
     needs_restart,
@@ -28,8 +26,15 @@ from pgflowd.core.supervision.reload import (
     on_versions,
     with_policy,
 )
-from pgflowd.core.supervision.served_flow import ServedFlow, with_versions
-from pgflowd.core.supervision.tree import ChildSpec, Tree
+from pgflowd.core.supervision.tree import (
+    EXIT_CANNOT,
+    ChildSpec,
+    ChildState,
+    DaemonPhase,
+    ServedFlow,
+    Tree,
+    with_versions,
+)
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes.supervisor.children import ChildProcess
 from pgflowd.processes.supervisor.definition_check import DefinitionCheck

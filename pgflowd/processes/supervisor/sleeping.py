@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.core import messages as msg
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.supervision.decide import WakeCause, on_next_due, on_wake
 from pgflowd.core.supervision.kinds import WORKER
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
-from pgflowd.core.supervision.sleep import WakeCause, on_next_due, on_wake
-from pgflowd.core.supervision.tree import ChildEntry
+from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:

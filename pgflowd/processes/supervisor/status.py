@@ -29,7 +29,7 @@ from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.kinds import SWEEPER
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.tree import ChildState
 from pgflowd.errors import Problem
 from pgflowd.processes.supervisor.children import ChildProcess
 

@@ -47,7 +47,7 @@ from pgflowd.core.messages import (
     WorkerStopped,
 )
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.sweeper_parts import NEVER, Parts, SweeperPart
 from pgflowd.db.due import NOT_DONE, UNDO_ENDED
 from pgflowd.db.errors import failure_of, sqlstate_of

@@ -24,7 +24,7 @@ import psycopg
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, HandlerRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from pgflowd.core.worker.events import Tick, WorkerEvent
-from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.task import NEVER
 
 
 class Mailbox:

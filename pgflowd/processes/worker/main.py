@@ -49,8 +49,13 @@ from pgflowd.core.metrics.counters import portions
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import (
+    EXIT_ASKED,
+    EXIT_BUG,
+    EXIT_CANNOT,
+    EXIT_REPLACE,
+    ServedFlow,
+)
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
 from pgflowd.core.worker.state import WorkerState

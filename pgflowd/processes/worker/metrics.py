@@ -22,7 +22,7 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
 from pgflowd.core.metrics.minutes import MINUTE, minute_of
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
-from pgflowd.core.worker import lifespans
+from pgflowd.core.worker import runner_ends
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.runner_state import AssignedTask, RunnerPhase, TaskPhase
@@ -119,7 +119,7 @@ class WorkerMetrics:
 def _troubles(state: WorkerState) -> tuple[Problem, ...]:
     """Why no runner can begin, if that is so."""
     text = state.runners.trouble
-    return (Problem(lifespans.CODE, text, next=lifespans.NEXT),) if text else ()
+    return (Problem(runner_ends.CODE, text, next=runner_ends.NEXT),) if text else ()
 
 
 def _line(state: WorkerState, now: float) -> dict[str, Any]:

@@ -19,10 +19,16 @@ from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
-from pgflowd.core.worker import events, lifespans
+from pgflowd.core.worker import events, runner_ends
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
-from pgflowd.core.worker.runner_request import is_token, request_of
-from pgflowd.core.worker.runner_result import fault_of, left_behind, recorded_of, report_of
+from pgflowd.core.worker.runner_result import (
+    fault_of,
+    is_token,
+    left_behind,
+    recorded_of,
+    report_of,
+    request_of,
+)
 from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
@@ -277,7 +283,7 @@ class RunnerSocket:
         elif kind == "unready" and not self.tasks:
             text = clean(str(head.get("text")), MAX_MESSAGE_CHARS)
             traceback = clean(str(head.get("traceback") or ""), MAX_TRACEBACK_CHARS)
-            self._emit(lifespans.RunnerUnready(self.id, text, traceback or None))
+            self._emit(runner_ends.RunnerUnready(self.id, text, traceback or None))
         elif kind == "ask" and self._may_ask(token):
             self._asked(frame)
         elif kind == "progress" and (self._is_shared or token in self.tasks):

@@ -39,7 +39,7 @@ from pgflowd.core.messages import (
     Waiting,
 )
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.db import definitions, schema, workers
 from pgflowd.db.connection import connect, limits_of

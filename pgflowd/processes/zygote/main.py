@@ -29,7 +29,7 @@ from typing import Any, TextIO
 from pgflowd.core.definition.shape import Shape
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.definition.versions import facts_of, steps_of_version
-from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
 from pgflowd.host import open_telemetry
