@@ -24,13 +24,33 @@ from typing import Any, Literal, TypeVar, Unpack
 import psycopg
 
 from pgflowd.core.definition.schedule import Schedule
+from pgflowd.core.documents.daemons import ListedDaemon
+from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.runs import Run, RunWithStates, StepState, TimelineEntry
+from pgflowd.core.documents.run_list import PageKey, RunCount, RunPage
+from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+from pgflowd.core.documents.runs import (
+    ListedRun,
+    Run,
+    RunWithStates,
+    StepState,
+    TimelineEntry,
+)
 from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.ids import run_id_of
+from pgflowd.core.run_filter import (
+    RunsWanted,
+    checked_limit,
+    open_tasks_wanted,
+    page_key,
+    run_filter,
+    statuses_of,
+)
+from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
-from pgflowd.db import operations, schedule_operations, starts
+from pgflowd.db import operations, run_search, run_tasks, schedule_operations, starts
 from pgflowd.db.client_connections import (
     NAME,
     AsyncConnection,
@@ -39,14 +59,30 @@ from pgflowd.db.client_connections import (
     RunId,
 )
 from pgflowd.db.connection import connect_async
+from pgflowd.db.daemons import list_daemons
+from pgflowd.db.flows import list_flows
 from pgflowd.db.following import follow_async
 from pgflowd.db.foreign_connections import foreign_async, library_of
-from pgflowd.db.operations import Operation, run_async
+from pgflowd.db.operations import Operation, as_operation, run_async
 from pgflowd.db.patient_wait import PatientWait
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 
-__all__ = ["AsyncClient", "Run", "RunEvent", "RunWithStates", "StepState"]
+__all__ = [
+    "AsyncClient",
+    "ListedDaemon",
+    "ListedFlow",
+    "ListedRun",
+    "OpenTask",
+    "Run",
+    "RunCount",
+    "RunEvent",
+    "RunPage",
+    "RunWithStates",
+    "StepState",
+    "StepTask",
+    "StepTasksPage",
+]
 
 T = TypeVar("T")
 
@@ -145,6 +181,76 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
+
+    async def runs(
+        self,
+        *,
+        limit: int = 50,
+        page: PageKey | str | None = None,
+        conn: AsyncGiven | None = None,
+        **wanted: Unpack[RunsWanted],
+    ) -> RunPage:
+        """
+        Read the newest runs that fit, with `page` those behind the `next` of the page before.
+
+        A page may have fewer runs than `limit`, since it examines 20,000. Raises UnknownFlow.
+        """
+        found = run_search.find_page(run_filter(wanted), checked_limit(limit), page_key(page))
+        return await self._perform(found, conn)
+
+    async def count(
+        self, *, conn: AsyncGiven | None = None, **wanted: Unpack[RunsWanted]
+    ) -> RunCount:
+        """Count the runs that fit, at most 1,001, of the newest 20,000. Raises UnknownFlow."""
+        return await self._perform(run_search.count(run_filter(wanted)), conn)
+
+    async def tasks(
+        self,
+        run_id: RunId | None = None,
+        *,
+        flow: str | None = None,
+        status: str | Sequence[str] = (),
+        needs: Sequence[str] = (),
+        limit: int = 50,
+        conn: AsyncGiven | None = None,
+    ) -> list[OpenTask]:
+        """
+        Read the open tasks of a run, a flow or all, the oldest first, and what they wait for.
+
+        `needs`: those that wait for a worker with these. Raises UnknownFlow.
+        """
+        given = open_tasks_wanted(run_id, flow, status, needs)
+        found = run_search.find_open_tasks(*given, checked_limit(limit))
+        return await self._perform(found, conn)
+
+    async def step_tasks(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        status: str | Sequence[str] = (),
+        limit: int = 50,
+        page: int | None = None,
+        conn: AsyncGiven | None = None,
+    ) -> StepTasksPage:
+        """
+        Read the tasks of a step, of any status, in their order, with the last attempt of each.
+
+        `page`: behind the `next` of the page before. Raises NotFound.
+        """
+        wanted = statuses_of(status, TaskStatus)
+        found = run_tasks.find_tasks(run_id_of(run_id), step, wanted, page, checked_limit(limit))
+        return await self._perform(found, conn)
+
+    async def flows(
+        self, *, with_old: bool = False, conn: AsyncGiven | None = None
+    ) -> list[ListedFlow]:
+        """Read all flows, with their open work; `with_old`: also their old versions."""
+        return await self._perform(as_operation(list_flows(with_old=with_old)), conn)
+
+    async def daemons(self, *, conn: AsyncGiven | None = None) -> list[ListedDaemon]:
+        """Read the daemons of all machines, as each has told last."""
+        return await self._perform(as_operation(list_daemons()), conn)
 
     async def timeline(
         self, run_id: RunId, *, after: datetime | None = None, before: datetime | None = None,

@@ -155,6 +155,7 @@ TITLES: dict[str, str] = {
     "E431": "what a handler wrote cannot be committed",
     "E432": "the wishes of a start cannot be met",
     "E433": "the lifespan of a flow failed",
+    "E434": "what a list asks for cannot be",
     "E501": "the dashboard would be open to others",
     "E502": "a file with logins cannot be used",
     "E503": "the dashboard is not installed",

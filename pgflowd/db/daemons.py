@@ -11,7 +11,7 @@ from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import DaemonState
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, only, uuid_of
 
 REPEATED = "repeated"  # the answer to what had been done before
 DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
@@ -45,7 +45,7 @@ def restart_worker(worker_id: UUID, actor: str | None, reason: str | None) -> Qu
 
 _DAEMONS = """
 select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, state, is_silent,
-       living, tasks, lapses_in_s, {status}
+       living, tasks, lapses_in_s, {status}::text
   from pgflowd.daemons()
 """
 
@@ -55,7 +55,8 @@ def _listed(row: ListedDaemon) -> ListedDaemon:
     status = told_status(_decoded(row.status))
     status |= {"id": str(row.daemon_id), "started_at": iso(row.started_at.timestamp())}
     state = row.state if row.state in list(DaemonState) else DaemonState.DEGRADED
-    return replace(row, state=DaemonState(state), status=status)
+    daemon_id = uuid_of(row.daemon_id)
+    return replace(row, daemon_id=daemon_id, state=DaemonState(state), status=status)
 
 
 def _decoded(text: Any) -> Any:

@@ -92,6 +92,12 @@ Step = Query[Any] | Together | Listen | Hears | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
+def as_operation(query: Query[T]) -> Operation[T]:
+    """The operation that is this one query."""
+    result: T = yield query
+    return result
+
+
 def get(run_id: UUID) -> Operation[Run]:
     run: Run | None = yield runs.get(run_id)
     return _found(run, run_id)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from struct import pack
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
@@ -118,6 +119,11 @@ def fetch_value(conn: SyncConnection, sql: str, params: Sequence[Any] = ()) -> A
 def only(rows: Rows) -> Any:
     """Read the only value of one row."""
     return rows[0][0]
+
+
+def uuid_of(value: UUID | str) -> UUID:
+    """A UUID, which some drivers return as text."""
+    return value if isinstance(value, UUID) else UUID(value)
 
 
 def database_time() -> Query[datetime]:

@@ -1,4 +1,4 @@
-"""The queries for the tasks of one step of a run: a page of them, and all as a strip."""
+"""The tasks of one step of a run: a page of them, and all as a strip."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from dataclasses import replace
 from uuid import UUID
 
 from pgflowd.core.documents.run_tasks import StepStrip, StepTask, StepTasksPage, StripCell
+from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import Outcome, TaskStatus
+from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.query import Query, Rows
 
 MAX_CELLS = 200
+
+
+def find_tasks(
+    run_id: UUID, step: str, statuses: Sequence[str], after: int | None, most: int
+) -> Operation[StepTasksPage]:
+    """Return a page of tasks of a step. NotFound for an unknown run or step."""
+    page: StepTasksPage = yield run_tasks(
+        run_id, step, statuses, -1 if after is None else after, most
+    )
+    if not page.tasks:
+        refuse_unknown_step((yield from get_with_states(run_id)), step)
+    return page
 
 
 def run_tasks(

@@ -27,7 +27,7 @@ from pgflowd.core.json import decode
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.wishes import ChangedWishes, CheckedWishes
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, only, uuid_of
 from pgflowd.resources import schema_version
 
 Document = dict[str, Any]
@@ -204,8 +204,8 @@ select pgflowd.reschedule(
 """
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 LISTED_COLUMNS = """
-run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at, labels,
-share, undo_of, title
+run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at,
+labels::text, share, undo_of, title
 """
 _LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
 _STARTED_RUNS = """
@@ -279,4 +279,10 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 def read_listed_run(row: Sequence[Any]) -> ListedRun:
     """Read a row that has the columns of a list."""
     run = ListedRun(*row)
-    return replace(run, status=RunStatus(run.status), labels=decode(row[-4]))
+    return replace(
+        run,
+        run_id=uuid_of(run.run_id),
+        status=RunStatus(run.status),
+        labels=decode(row[-4]),
+        undo_of=run.undo_of and uuid_of(run.undo_of),
+    )

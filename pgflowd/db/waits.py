@@ -12,7 +12,7 @@ from pgflowd.core.documents.waits import OpenTask, SavedCheckpoint
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.undecided import Undecided
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, only, uuid_of
 
 
 def list_tasks(
@@ -85,4 +85,7 @@ _WAKE = "select pgflowd.task_wake(%s, %s, %s, coalesce(%s, session_user), %s)"
 
 
 def _read_tasks(rows: Rows) -> list[OpenTask]:
-    return [replace(task, status=TaskStatus(task.status)) for task in starmap(OpenTask, rows)]
+    return [
+        replace(task, run_id=uuid_of(task.run_id), status=TaskStatus(task.status))
+        for task in starmap(OpenTask, rows)
+    ]

@@ -27,7 +27,7 @@ FLAGS = {  # what the surface promises, and no more
     "top": "", "reload": "", "wake": "", "docs": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-key --after-mode --label --singleton --on-conflict",
-    "runs list": "--flow --status --since --until --text --label --after --limit",
+    "runs list": "--flow --status --since --until --text --label --key --input --after --limit",
     "runs show": "--input --output --attempts --checkpoints --tree",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs log": "--follow --before --limit",
     "runs cancel": "--flow --status --since --label --yes --reason --undo",

@@ -245,6 +245,20 @@ def walk(call: Call) -> Iterator[Any]:
     assert (yield tried("pause_schedule", "orders.nightly"))
     assert (yield tried("resume_schedule", "orders.nightly"))
     yield tried("remove_schedule", "orders.nightly")
+    [found] = (yield tried("runs", labels={"tenant": "a"}, since="1h", input=None)).runs
+    assert (found.run_id, found.labels) == (later.run_id, {"tenant": "a"})
+    first = yield tried("runs", flow="orders", status=["started", "scheduled"], limit=1)
+    after = yield tried("runs", flow="orders", status=["started", "scheduled"], page=first.next)
+    assert first.runs[0].run_id not in {each.run_id for each in after.runs}
+    assert [each.run_id for each in (yield tried("runs", flow="orders", key="k")).runs] == [
+        later.run_id
+    ]
+    assert (yield tried("count", input={"b": [1]}, flow="orders")).found == 1
+    [task] = yield tried("tasks", run.run_id)
+    assert (task.run_id, task.step_slug) == (run.run_id, "pack")
+    assert (yield tried("step_tasks", run.run_id, "pack")).tasks[0].task == 0
+    assert {flow.flow_slug for flow in (yield tried("flows"))} == {"orders", "mails"}
+    assert (yield tried("daemons")) == []
     ended = yield tried("cancel", run.run_id, reason="enough", actor="me")
     assert (ended.cancelled_by, ended.cancel_reason) == ("me", "enough")
     yield tried("cancel", two[1].run_id)
@@ -259,6 +273,9 @@ def refusals(run_id: Any) -> list[tuple[type[Exception], str, tuple[Any, ...], d
         (RunExists, "start_flow", ("orders", {}), {"run_id": run_id}),
         (MapInput, "start_flow", ("mails", {}), {}),
         (NotFound, "cancel", (uuid7(3, b"c" * 10),), {}),
+        (UnknownFlow, "runs", (), {"flow": "order"}),
+        (UnknownFlow, "tasks", (), {"flow": "order"}),
+        (NotFound, "step_tasks", (run_id, "park"), {}),
         (NotRetryable, "retry", (run_id,), {}),
         (Exception, "undo", (run_id,), {}),
         (KeyTaken, "start_flow", ("orders", {}), {"singleton": "s", "on_conflict": "reject"}),

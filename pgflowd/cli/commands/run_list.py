@@ -13,12 +13,11 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_plans import label_option
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import flow_slugs
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType
+from pgflowd.cli.params import FLOW, JSON, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType
 from pgflowd.cli.terminal.run_view import print_runs
-from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.json import encode
 from pgflowd.core.redact import one_line
-from pgflowd.core.run_filter import RunFilter
+from pgflowd.core.run_filter import RunFilter, checked_key
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import ago
 from pgflowd.core.wishes import Moment
@@ -63,9 +62,11 @@ class PageKeyParam(ParamType):
 )  # fmt: skip
 @click.option(
     "--text", default="", metavar="TEXT",
-    help="Only runs with this in their error or labels, or with these first or last digits.",
+    help="Only runs with this in their error, title or labels, or these first or last digits.",
 )  # fmt: skip
 @label_option
+@click.option("--key", metavar="TEXT", help="Only the run of --flow that has this key.")
+@click.option("--input", type=JSON, metavar="JSON", help="Only runs whose input contains this.")
 @click.option(
     "--after", type=PageKeyParam(), metavar="KEY", help="Go on behind `next` of the list before."
 )
@@ -79,6 +80,8 @@ def list_(
     until: datetime | float | None,
     text: str,
     labels: Sequence[tuple[str, str]],
+    key: str | None,
+    input: Any,
     after: PageKey | None,
     limit: int,
 ) -> None:
@@ -88,17 +91,18 @@ def list_(
     Example: pgflowd runs list --status failed --since 1d
              pgflowd runs list --status scheduled --label customer=42
              pgflowd runs list --text TimeoutError --until 2d
+             pgflowd runs list --flow orders --input '{"customer": 42}'
     """
+    from pgflowd.db.operations import run_sync
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.run_search import count_runs, search_runs
+    from pgflowd.db.run_search import count_runs, find_page
 
     wanted = RunFilter(
-        flow, statuses, _ago(since), _ago(until), dict(labels), text, with_undos=app.verbose
-    )
+        flow, statuses, _ago(since), _ago(until), dict(labels), text, with_undos=app.verbose,
+        input=None if input is None else encode(input), key=checked_key(flow, key),
+    )  # fmt: skip
     with database(app) as conn:
-        page = execute(conn, search_runs(wanted, limit, after, MAX_SEEN))
-        if flow and not page.runs and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
+        page = run_sync(conn, find_page(wanted, limit, after, MAX_SEEN))
         if app.json:
             page = replace(page, count=execute(conn, count_runs(wanted)))
         now = execute(conn, database_time())

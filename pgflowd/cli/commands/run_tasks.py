@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,13 +14,10 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN, STEP
 from pgflowd.cli.terminal.task_view import print_step_tasks
-from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.core.text import short_id
 
 if TYPE_CHECKING:
-    import psycopg
-
     from pgflowd.core.documents.run_tasks import StepTasksPage
 
 STATUSES = tuple(
@@ -48,14 +44,13 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
     Example: pgflowd runs tasks @last fetch --status failed
              pgflowd runs tasks 7f3a9c12 fetch --after 5000
     """
+    from pgflowd.db.operations import run_sync
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.run_tasks import run_tasks, step_strip
+    from pgflowd.db.run_tasks import find_tasks, step_strip
 
     with database(app) as conn:
         run_id = find_run(conn, run)
-        page = execute(conn, run_tasks(run_id, step, statuses, after, limit))
-        if not page.tasks:
-            _refuse_unknown(conn, run_id, step)
+        page = run_sync(conn, find_tasks(run_id, step, statuses, after, limit))
         if app.json:
             page = replace(page, strip=execute(conn, step_strip(run_id, step)))
         now = execute(conn, database_time())
@@ -67,12 +62,6 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
         app.note("it has no such tasks" if statuses or after >= 0 else "it has no tasks yet")
     if page.after is not None and not app.json:
         _note_next(app, page, statuses)
-
-
-def _refuse_unknown(conn: psycopg.Connection[Any], run_id: UUID, step: str) -> None:
-    from pgflowd.db import operations
-
-    refuse_unknown_step(operations.run_sync(conn, operations.get_with_states(run_id)), step)
 
 
 def _note_next(app: App, page: StepTasksPage, statuses: Sequence[str]) -> None:

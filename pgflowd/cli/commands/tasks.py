@@ -12,10 +12,9 @@ from pgflowd.cli.commands.task_people import claim, complete, extend, fail, rele
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_paused
-from pgflowd.cli.lookup import find_run, find_task, flow_slugs
+from pgflowd.cli.lookup import find_run, find_task
 from pgflowd.cli.params import FLOW, LIMIT_OPTION, NEEDS, RUN, WAITING_TASK
 from pgflowd.cli.terminal.task_view import print_tasks
-from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
 from pgflowd.core.text import task_name
 from pgflowd.errors import NotFound, NotOpen
@@ -66,16 +65,15 @@ def list_(
     \b
     Example: pgflowd tasks list --status waiting
     """
+    from pgflowd.db.operations import run_sync
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.waits import list_tasks
+    from pgflowd.db.run_search import find_open_tasks
 
     if flow and run:
         raise click.UsageError("--flow and --run exclude each other: a run has one flow")
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)
-        found = execute(conn, list_tasks(run_id, flow, statuses, limit, needs))
-        if flow and not found and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
+        found = run_sync(conn, find_open_tasks(run_id, flow, statuses, needs, limit))
         now = execute(conn, database_time())
         for slug in dict.fromkeys(task.flow_slug for task in found):
             note_paused(app, conn, slug)

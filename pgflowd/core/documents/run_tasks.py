@@ -48,6 +48,11 @@ class StepTasksPage:
     after: int | None  # the index after which the next page begins; None: this is the last one
     strip: StepStrip | None = None  # all tasks of the step; None: not requested
 
+    @property
+    def next(self) -> int | None:
+        """Where the next page begins; None: this is the last one."""
+        return self.after
+
     def to_json(self) -> dict[str, Any]:
         return plain({
             "run_id": self.run_id,

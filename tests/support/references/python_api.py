@@ -16,6 +16,7 @@ from typing import Any
 import pgflowd
 import pgflowd.testing
 from pgflowd.core.definition import options
+from pgflowd.core.run_filter import RunsWanted
 from pgflowd.core.wishes import Wishes
 from pgflowd.errors import PgflowdError
 from pgflowd.testing import plugin
@@ -36,7 +37,22 @@ _PARTS: dict[str, tuple[str, list[str]]] = {  # what stands first, and the names
     ),
     "Start and follow runs": (
         "[Start runs](../guides/start-runs.md) shows how.",
-        ["Client", "AsyncClient", "Run", "RunEvent", "RunWithStates", "StepState"],
+        [
+            "Client",
+            "AsyncClient",
+            "Run",
+            "RunEvent",
+            "RunWithStates",
+            "StepState",
+            "RunPage",
+            "ListedRun",
+            "RunCount",
+            "OpenTask",
+            "StepTasksPage",
+            "StepTask",
+            "ListedFlow",
+            "ListedDaemon",
+        ],
     ),
 }
 _OPTIONS = [
@@ -60,7 +76,7 @@ def api_page() -> str:
             for each in _OPTIONS:
                 parts += _fields(each)
         if title.startswith("Start"):
-            parts += _fields(Wishes)
+            parts += [*_fields(Wishes), *_fields(RunsWanted)]
     parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
     parts += ["## Test flows", paragraph(_TESTS)]
     for name in pgflowd.testing.__all__:

@@ -1,19 +1,22 @@
--- _found_runs(of_flow, statuses, since, until, with_labels, search, with_undos, after_at, after_id,
--- max_runs, max_seen): returns the newest runs that fit, behind the one that began at `after_at` and has
--- the id `after_id`, and how far it has looked. `seen` is how many it has examined; what is older than
+-- _found_runs(of_flow, statuses, since, until, with_labels, search, with_undos, with_input, with_key,
+-- after_at, after_id, max_runs, max_seen): returns the newest runs that fit, behind the one that began at
+-- `after_at` and has the id `after_id`, and how far it has looked. `seen` is how many it has examined; what is older than
 -- `end_at` and `end_id` is left for the next page, null if nothing is. `is_behind`: it is older itself,
 -- and was met although others between may not have been. If no run fits, one row says how far it looked.
 -- No index knows a status or a text, so it looks at `max_seen` runs that have begun, and at as many that
 -- have not, or never did, in the order of their indexes, those of each version of a flow and of each
 -- state by themselves. It looks at no others than those that can fit where they are known by an index
--- and are few: the run whose whole id is the text, those with these labels, those with tasks that wait.
--- Its query is planned for the very arguments. It reads no input and no output, waits only of open runs,
--- their steps only where something waits, and nothing more of runs whose status in the core cannot fit.
+-- and are few: the run whose whole id is the text, the one that was started with this key of the flow, those
+-- with these labels, those with tasks that wait.
+-- Its query is planned for the very arguments. It reads no output, an input only if a value of it is wanted,
+-- waits only of open runs, their steps only where something waits, and nothing more of runs whose status in
+-- the core cannot fit.
 -- `missing` stands for columns that some cores do not have, as in news.
 -- Called by: count_runs, list_runs, search_runs.   Locks: nothing.
 create or replace function pgflowd._found_runs(
   of_flow text, statuses text[], since timestamptz, until timestamptz, with_labels jsonb, search text,
-  with_undos boolean, after_at timestamptz, after_id uuid, max_runs int, max_seen int)
+  with_undos boolean, with_input jsonb, with_key text, after_at timestamptz, after_id uuid,
+  max_runs int, max_seen int)
 returns table (run_id uuid, at timestamptz, is_behind boolean, seen bigint, end_at timestamptz,
                end_id uuid)
 language plpgsql stable set search_path = '', pg_temp
@@ -28,7 +31,9 @@ declare
   ids uuid[];
   scans text[];  -- of runs that have begun, and of others
 begin
-  if exists (select from pgflow.runs as run where run.run_id = whole_id)
+  if _found_runs.with_key is not null then
+    ids := array[pgflowd._run_id_of_key(pgflowd._name_of(_found_runs.of_flow), _found_runs.with_key)];
+  elsif exists (select from pgflow.runs as run where run.run_id = whole_id)
      or exists (select from pgflowd.runs as run where run.run_id = whole_id) then
     ids := array[whole_id];
   elsif _found_runs.statuses <@ '{waiting,quarantined}' then
@@ -53,7 +58,7 @@ begin
                  and (one.started_at < $9 or one.run_id < $10)
                order by one.started_at desc, one.run_id desc limit $4 + 1)
              $query$), (2, 'pgflowd.runs', $query$
-             (select one.run_id, one.created_at as at, one.labels,
+             (select one.run_id, one.created_at as at, one.labels, one.title,
                      pgflowd._run_status(null, one.cancelled_at is not null, null, null,
                                          one.state = 'planned', one.expired_at is not null,
                                          pgflowd._is_blocked(one)) as status
@@ -63,7 +68,7 @@ begin
                  and (one.created_at < $9 or one.run_id < $10)
                order by one.created_at desc, one.run_id desc limit $4 + 1)
              $query$), (2, 'pgflowd.runs', $query$
-             (select one.run_id, one.created_at as at, one.labels,
+             (select one.run_id, one.created_at as at, one.labels, one.title,
                      case when one.expired_at is not null then 'expired' else 'cancelled' end as status
                 from @runs as one
                where $6 and @flow and one.state = 'ended'
@@ -87,7 +92,11 @@ begin
                          undo_state => ours.undo_state) = any ($3))
                   and ($12 is null or ours.labels @> $12)
                   and ($13 is null
-                       or pgflowd._is_sought(run.run_id, failed.error_message, ours.labels, $13)),
+                       or pgflowd._is_sought(run.run_id, failed.error_message, ours.labels, ours.title,
+                                             $13))
+                  and ($15 is null or exists (
+                         select from pgflow.runs as begun
+                          where begun.run_id = run.run_id and begun.input @> $15)),
                   false) as fits
            from (select one.*, row_number() over newest as nr,
                         lead(one.run_id) over newest is not null as has_next
@@ -95,7 +104,7 @@ begin
                           order by at desc, run_id desc limit $4 + 1) as one
                  window newest as (order by one.at desc, one.run_id desc)) as run
            left join lateral (
-             select one.cancelled_at, one.expired_at, one.undo_state, one.undo_of, one.labels
+             select one.cancelled_at, one.expired_at, one.undo_state, one.undo_of, one.labels, one.title
                from pgflowd.runs as one where one.run_id = run.run_id offset 0) as ours on true
           cross join lateral (
              select count(*) as tasks, bool_or(wait.kind = 'quarantined') as has_quarantined
@@ -128,7 +137,10 @@ begin
                        ($3 is null or run.status = any ($3))
                        and ($12 is null or run.labels @> $12)
                        and ($13 is null
-                            or pgflowd._is_sought(run.run_id, null, run.labels, $13)),
+                            or pgflowd._is_sought(run.run_id, null, run.labels, run.title, $13))
+                       and ($15 is null or exists (
+                              select from pgflowd.runs as planned
+                               where planned.run_id = run.run_id and planned.input @> $15)),
                        false) as fits
                 from (select one.*, row_number() over newest as nr,
                              lead(one.run_id) over newest is not null as has_next
@@ -174,5 +186,5 @@ begin
           coalesce(_found_runs.after_at, 'infinity'),
           coalesce(_found_runs.after_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
           _found_runs.with_undos or _found_runs.of_flow is not null, _found_runs.with_labels, sought,
-          _found_runs.max_runs;
+          _found_runs.max_runs, _found_runs.with_input;
 end $$;

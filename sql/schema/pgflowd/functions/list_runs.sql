@@ -21,7 +21,7 @@ language sql stable set search_path = '', pg_temp as $$
            select found.run_id
              from pgflowd._found_runs(
                     list_runs.flow_slug, list_runs.statuses, now() - list_runs.since, null,
-                    list_runs.labels, null, list_runs.with_undos, null, null, list_runs.max_runs,
+                    list_runs.labels, null, list_runs.with_undos, null, null, null, null, list_runs.max_runs,
                     100000) as found
             order by found.at desc, found.run_id desc)) as listed;
 $$;
