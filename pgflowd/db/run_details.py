@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.families import MAX_FAMILY
 from pgflowd.core.documents.runs import RunDetails
-from pgflowd.core.settings.forms import TRACE_ID
+from pgflowd.core.settings.values import TRACE_ID
 from pgflowd.db import attempts, child_runs, runs, signals, undos, waits
 from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.query import Query, Together, database_time

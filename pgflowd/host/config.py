@@ -26,19 +26,19 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from pgflowd.core.redact import one_line, secrets_in
-from pgflowd.core.settings.forms import NAME
-from pgflowd.core.settings.given_values import (
-    GivenValue,
+from pgflowd.core.settings.keys import GivenValue, Secret, keys_of
+from pgflowd.core.settings.load import (
     Lines,
+    build,
     from_document,
     from_environ,
     from_flags,
+    label,
+    lines_of,
 )
-from pgflowd.core.settings.load import build
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
-from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.toml_lines import lines_of
-from pgflowd.core.settings.values import Ref
+from pgflowd.core.settings.sections import SECTIONS, Settings
+from pgflowd.core.settings.values import NAME, Ref
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.host.config_refs import find, unreadable
 
@@ -47,13 +47,6 @@ ETC = Path("/etc/pgflowd")
 MAX_BYTES = 1024 * 1024  # of the config file; an endless file ends here
 _IN_PYPROJECT = ("tool", "pgflowd")
 _KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
-_SECRET_KEYS = {  # and what each holds
-    ("database", "url"): "a password",
-    ("database", "listen_url"): "a password",
-    ("http", "token"): "a token",
-    ("web", "url"): "a password",
-    ("web", "operator_url"): "a password",
-}
 
 
 class ConfigSources(TypedDict, total=False):
@@ -244,7 +237,9 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
     """Return W110 for each secret in this file, or in a file it names, that others can read."""
     problems = []
     for each in given:
-        if each.path not in _SECRET_KEYS or not isinstance(each.raw, str):
+        section, key = SECTIONS.get(each.path[0]), each.path[-1]
+        known = keys_of(section).get(key) if section else None
+        if known is None or not isinstance(known[1], Secret) or not isinstance(each.raw, str):
             continue
         ref, readable, holder = Ref(each.raw), mode & 0o004, shown
         if ref.scheme == "file":
@@ -255,9 +250,8 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
         elif ref.scheme or not secrets_in(each.raw):
             continue
         if readable:
-            section, key = each.path
-            what = _SECRET_KEYS[section, key]
-            text = f"[{section}] {key} holds {what} that others can read in {holder}"
+            what = "a token" if key == "token" else "a password"
+            text = f"{label(each.path)} holds {what} that others can read in {holder}"
             remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
             problems.append(Problem("W110", text, each.origin.place, remedy))
     return problems

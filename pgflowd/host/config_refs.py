@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.given_values import MissingReference
+from pgflowd.core.settings.keys import MissingReference
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem

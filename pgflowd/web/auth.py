@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope
 
-from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.core.settings.sections import WebSettings
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.web import request_checks as checks
 from pgflowd.web.bodies import read_form

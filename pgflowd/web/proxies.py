@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.web_rules import UNIX
+from pgflowd.core.settings.rules import UNIX
 from pgflowd.web.refusals import NotLoggedIn, Refused
 from pgflowd.web.request_checks import Scope, value_of, values_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pgflowd.core.payloads import Payloads
-from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.core.settings.sections import WebSettings
 from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import Login
 from pgflowd.web.guard import Guard

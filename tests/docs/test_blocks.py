@@ -20,9 +20,7 @@ from support.walk import WALKED
 from pgflowd import Flow
 from pgflowd.cli.commands.systemd import USERADD
 from pgflowd.cli.main import run
-from pgflowd.core.settings.given_values import from_document
-from pgflowd.core.settings.load import build
-from pgflowd.core.settings.toml_lines import lines_of
+from pgflowd.core.settings.load import build, from_document, lines_of
 
 PROJECT = Path(__file__).parents[2]
 BACKGROUND = sorted(PROJECT.glob("docs/background/*.md"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.core.settings.sections import WebSettings
 from pgflowd.testing.until import until
 from pgflowd.web.server import server_of
 from pgflowd.web.serving import served

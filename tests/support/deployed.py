@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pgflowd.cli.main import run
-from pgflowd.core.settings.given_values import from_environ
+from pgflowd.core.settings.load import from_environ
 from pgflowd.core.settings.sections import Settings
 from pgflowd.host import config
 

@@ -11,21 +11,18 @@ from hypothesis import strategies as st
 from support.config_mistakes import MISTAKES
 from support.covers import covers
 
-from pgflowd.core.settings.given_values import (
-    GivenValue,
-    MissingReference,
+from pgflowd.core.settings.keys import GivenValue, MissingReference, Origin, keys_of
+from pgflowd.core.settings.load import (
+    build,
     from_document,
     from_environ,
     from_flags,
-    parse,
+    lines_of,
     variable,
 )
-from pgflowd.core.settings.keys import keys_of
-from pgflowd.core.settings.load import build
 from pgflowd.core.settings.rules import missing_flows, socket_too_long, unserved
-from pgflowd.core.settings.sections import SECTIONS, Origin, Settings
+from pgflowd.core.settings.sections import SECTIONS, Settings
 from pgflowd.core.settings.show import rows
-from pgflowd.core.settings.toml_lines import lines_of
 from pgflowd.core.settings.values import Address, Ref
 from pgflowd.errors import Problem
 
@@ -78,7 +75,7 @@ def test_without_anything_every_key_has_its_default() -> None:
 def test_every_default_passes_its_own_check() -> None:
     for section, kind in SECTIONS.items():
         for key, (name, meta) in keys_of(kind).items():
-            value = parse(meta, GivenValue((section, key), meta.default, Origin()), look_up)
+            value = meta.read(GivenValue((section, key), meta.default, Origin()), look_up)
             assert value == getattr(kind(), name)
 
 

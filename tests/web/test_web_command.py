@@ -21,8 +21,7 @@ from support.servers import free_port
 
 from pgflowd.cli.commands import web as command
 from pgflowd.cli.main import run
-from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.core.settings.sections import Settings, WebSettings
 from pgflowd.errors import PgflowdError
 from pgflowd.testing.until import until
 

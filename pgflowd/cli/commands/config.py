@@ -14,8 +14,15 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-from pgflowd.core.settings.schema import json_schema, pyproject_schema
-from pgflowd.core.settings.show import Row, rows, toml_key, toml_value, variables
+from pgflowd.core.settings.show import (
+    Row,
+    json_schema,
+    pyproject_schema,
+    rows,
+    toml_key,
+    toml_value,
+    variables,
+)
 
 
 @click.group(cls=Group)

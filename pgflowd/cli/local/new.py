@@ -19,8 +19,8 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command
-from pgflowd.core.settings.forms import NAME
-from pgflowd.core.settings.schema import json_schema
+from pgflowd.core.settings.show import json_schema
+from pgflowd.core.settings.values import NAME
 
 HERE = Path(__file__).parent / "templates"
 SCHEMA = "pgflowd.schema.json"  # of pgflowd.toml, which names it for editors

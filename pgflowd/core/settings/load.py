@@ -1,6 +1,8 @@
 """
 Makes one Settings from the values of flags, environment and file, and lists all mistakes.
 
+`from_document` flattens a parsed TOML document, `from_environ` reads `PGFLOWD__…` variables and
+`from_flags` the command line. `lines_of` finds the lines of keys, which `tomllib` does not report.
 `build` takes the given values, those of the strongest source first. Every value is checked, even
 if another one overrides it, so that all mistakes are shown at once. The first value of each key
 counts; a key without a value keeps its default. Pure.
@@ -8,20 +10,45 @@ counts; a key without a value keeps its default. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.given_values import GivenValue, InvalidValue, LookUp, parse, variable
-from pgflowd.core.settings.keys import Key, KeyPath, keys_of
+from pgflowd.core.settings.keys import (
+    GivenValue,
+    InvalidValue,
+    Key,
+    KeyPath,
+    LookUp,
+    Origin,
+    keys_of,
+)
 from pgflowd.core.settings.rules import contradictions
-from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings
+from pgflowd.core.settings.sections import (
+    SECTIONS,
+    DaemonSettings,
+    FlowSettings,
+    Overrides,
+    Settings,
+)
 from pgflowd.core.settings.values import Ref
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
+Lines = Mapping[KeyPath, int]
+
+PREFIX = "PGFLOWD__"
 MAX_HINTS = 100  # "did you mean": each costs time, so only the first mistakes get one
+_TOKEN = re.compile(  # of TOML: a string, a comment, a word or a sign
+    r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}'
+    r"|'''(?:[^']|'{1,2}(?!'))*'{3,5}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'|#[^\n]*|[A-Za-z0-9_-]+|[ \t\r]+|.",
+    re.S,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +58,123 @@ class LoadedSettings:
     settings: Settings
     problems: list[Problem]
     invalid: frozenset[KeyPath]
+
+
+def variable(*path: str) -> str:
+    """Return the environment variable of a key, such as PGFLOWD__WORKER__POLL_MIN."""
+    return PREFIX + "__".join(part.upper() for part in path)
+
+
+def lines_of(text: str) -> dict[KeyPath, int]:
+    """
+    Return the line of each key and table of a TOML text that `tomllib` has accepted.
+
+    Keys inside of a value, as of an inline table, have the line of the key that the value is of.
+    """
+    found: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    names: list[str] = []
+    line, depth = 1, 0  # how many brackets of a value are open
+    is_value = is_header = False
+    for token in _TOKEN.findall(text + "\n"):
+        if is_value:
+            depth += (token in "[{") - (token in "]}")
+            is_value = token != "\n" or depth > 0
+        elif token in ("=", "\n"):
+            start = () if is_header else table
+            for count in range(1, len(names) + 1):
+                found.setdefault((*start, *names[:count]), line)
+            table, is_header = (tuple(names), False) if is_header else (table, False)
+            names, is_value = [], token == "="
+        elif token == "[":
+            is_header = True
+        elif token[0] in "\"'":
+            names.append(tomllib.loads(f"key = {token}")["key"])
+        elif token[0] not in "#]. \t\r":
+            names.append(token)
+        line += token.count("\n")
+    return found
+
+
+def from_document(
+    document: Mapping[str, Any], lines: Lines, file: str, base: str, prefix: KeyPath = ()
+) -> list[GivenValue]:
+    """
+    Flatten a document. In a pyproject.toml `prefix` is ("tool", "pgflowd"), and the keys of
+    [pgflowd] may be in [tool.pgflowd] itself.
+    """
+
+    found: list[GivenValue] = []
+
+    def add(path: KeyPath, raw: Any, at: KeyPath) -> None:
+        above = ((*prefix, *at)[:count] for count in range(len(prefix) + len(at), 0, -1))
+        line = next((lines[path] for path in above if path in lines), None)
+        place = f"{file}:{line}" if line else file
+        found.append(GivenValue(path, raw, Origin("file", place), base))
+
+    for section, content in document.items():
+        if not isinstance(content, dict):
+            is_inside = bool(prefix) and section in keys_of(DaemonSettings)
+            add(("pgflowd", section) if is_inside else (section,), content, (section,))
+        elif section != "flows" and section not in SECTIONS:
+            add((section,), content, (section,))
+        else:
+            for key, raw in content.items():
+                add((section, key), raw, (section, key))
+                if section == "flows" and isinstance(raw, dict):
+                    for inner, value in raw.items():
+                        add((section, key, inner), value, (section, key, inner))
+    return found
+
+
+def from_environ(
+    environ: Mapping[str, str], slugs: Iterable[str], cwd: str
+) -> tuple[list[GivenValue], list[Problem]]:
+    """
+    Read the PGFLOWD__ variables. `slugs` are those of [flows.x] in the file: if one is `sendEmail`,
+    then SEND_EMAIL means that.
+    """
+    paths: list[KeyPath] = [(name, key) for name, keys in SECTIONS.items() for key in keys_of(keys)]
+    paths += [("flows", slug, key) for slug in slugs for key in keys_of(FlowSettings)]
+    known = {variable(*path): path for path in paths}
+    found, problems = [], []
+    for name in sorted(name for name in environ if name.startswith(PREFIX)):
+        path, raw = _path_of(name, known), environ[name]
+        if path not in known.values() and name.endswith("_FILE"):
+            plain = name.removesuffix("_FILE")
+            if _takes_file(_path_of(plain, known)):
+                path, raw = _path_of(plain, known), f"file:{environ[name]}"
+                if plain in environ:
+                    text = f"{one_line(name)} and {one_line(plain)} are both set"
+                    problems.append(Problem("E106", text, one_line(name), "unset one of them"))
+        origin = Origin("environment", one_line(name))
+        found.append(GivenValue(path, raw, origin, cwd, is_text=True))
+    return found, problems
+
+
+def from_flags(flags: Mapping[str, tuple[KeyPath, str | None]], cwd: str) -> list[GivenValue]:
+    """Read the flags: {"--database-url": (("database", "url"), "postgresql://…")}."""
+    return [
+        GivenValue(path, raw, Origin("flag", name), cwd, is_text=True)
+        for name, (path, raw) in flags.items()
+        if raw is not None
+    ]
+
+
+def _path_of(name: str, known: Mapping[str, KeyPath]) -> KeyPath:
+    if name in known:
+        return known[name]
+    rest = name.removeprefix(PREFIX).lower()
+    if rest.startswith("flows__"):
+        slug, _, key = rest.removeprefix("flows__").rpartition("__")
+        return ("flows", slug, key)
+    return tuple(rest.split("__", 1))
+
+
+def _takes_file(path: KeyPath) -> bool:
+    section = FlowSettings if path[0] == "flows" else SECTIONS.get(path[0])
+    keys = keys_of(section) if section else {}
+    return path[-1] in keys and keys[path[-1]][1].is_text
 
 
 def build(
@@ -78,7 +222,7 @@ class _Values:
                 self.origins.setdefault(path, given.origin)
                 return
             self._refuse_duplicate(path, given)
-            value = parse(key[1], given, self.look_up)
+            value = key[1].read(given, self.look_up)
         except InvalidValue as error:
             unknown = error.code == "E102" and given.origin.kind == "environment"
             self._add_problem(given, _unknown_variable(given) if unknown else error)

@@ -2,74 +2,167 @@
 Checks keys against each other, and against the served flows and the path of the socket.
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
-overrides one of them; an address that other machines reach needs a token (E106); `web_rules` has
-those of the dashboard. A daemon that is about to serve also checks
-`missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
+overrides one of them. An address that other machines reach needs a token; who reaches the dashboard
+must be asked who he is (E501), a way to log in needs what it reads, and networks have no bits of a
+host (E105). A daemon that is about to serve also checks `missing_flows` (E111), `unserved` (E108)
+and `socket_too_long` (E112). Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.keys import KeyPath
 from pgflowd.core.settings.sections import Settings, WorkerSettings
 from pgflowd.core.settings.values import format_duration
-from pgflowd.core.settings.web_rules import contradictions_of_web
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
 MAX_RUNNERS = 1000  # of one flow: each is a process
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
-
-
-_ORDERED = {  # section: the stems of its …_min and …_max
-    "database": ("reconnect",),
-    "worker": ("poll", "backoff"),
-    "supervisor": ("backoff",),
-}
+UNIX = "unix"  # in trusted_proxies: whoever comes by the Unix socket
 
 
 class _Contradiction(NamedTuple):
-    """`own` are keys of the section, `others` further keys that have a part in it."""
+    """`keys` are keys of the section, `others` further ones that have a part in it."""
 
-    prefix: KeyPath
+    section: KeyPath
+    keys: tuple[str, ...]
     text: str
-    own: Sequence[KeyPath]
-    others: Sequence[KeyPath]
+    others: tuple[KeyPath, ...] = ()
+    code: str = "E106"
+    next: str | None = None
 
-    def has_any(self, paths: Collection[KeyPath]) -> bool:
-        return any(path in paths for path in [*self.own, *self.others])
+    @property
+    def own(self) -> list[KeyPath]:
+        return [(*self.section, key) for key in self.keys]
+
+    @property
+    def paths(self) -> list[KeyPath]:
+        """All keys, those included that a flow has from [worker]."""
+        is_flow = self.section[0] == "flows"
+        inherited = [("worker", key) for key in self.keys] if is_flow else []
+        return [*self.own, *self.others, *inherited]
 
 
 def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> list[Problem]:
     """Return the contradictions between keys, except those of keys whose own value is invalid."""
-    found = [_hang_timeout(settings)]
-    for section, stems in _ORDERED.items():
-        found += [_ordered((section,), getattr(settings, section), stem) for stem in stems]
-    found.append(_lease(settings, ("worker",), settings.worker))
-    found += _runners(("worker",), settings.worker)
+    return [
+        _problem(settings, each)
+        for each in _found(settings)
+        if not any(path in invalid for path in each.paths)
+        # unless it is one of [worker] that the flow only inherits
+        and (each.section[0] != "flows" or any(path in settings.origins for path in each.own))
+    ]
+
+
+def _problem(settings: Settings, found: _Contradiction) -> Problem:
+    places = settings.places(found.paths)
+    name = ".".join(one_line(part, 60) for part in found.section)
+    text = f"[{name}] {found.text}"
+    return Problem(found.code, text, places[0] if places else None, found.next)
+
+
+def _found(settings: Settings) -> Iterator[_Contradiction]:
+    yield from _hang_timeout(settings)
+    yield from _ordered(("database",), settings.database, "reconnect")
+    yield from _ordered(("supervisor",), settings.supervisor, "backoff")
+    yield from _of_worker(settings, ("worker",), settings.worker)
     for slug in settings.flows:
-        prefix, worker = ("flows", slug), settings.worker_for(slug)
-        found += [_ordered(prefix, worker, stem) for stem in _ORDERED["worker"]]
-        found.append(_lease(settings, prefix, worker))
-        found += _runners(prefix, worker)
-    problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
-    if not {("http", "listen"), ("http", "token")} & set(invalid):
-        problems.append(_token(settings))
-    problems += contradictions_of_web(settings, invalid)
-    return [problem for problem in problems if problem]
+        yield from _of_worker(settings, ("flows", slug), settings.worker_for(slug))
+    yield from _token(settings)
+    yield from _of_web(settings)
 
 
-def _token(settings: Settings) -> Problem | None:
-    """Return E106 if there should be a token."""
+def _hang_timeout(settings: Settings) -> Iterator[_Contradiction]:
+    database, hang_s = settings.database, settings.supervisor.hang_timeout_s
+    both_s = database.statement_timeout_s + database.connect_timeout_s
+    if hang_s <= both_s:
+        text = (
+            f"hang_timeout ({format_duration(hang_s)}) is not more than [database]"
+            f" statement_timeout and connect_timeout together ({format_duration(both_s)})"
+        )
+        others = (("database", "statement_timeout"), ("database", "connect_timeout"))
+        yield _Contradiction(("supervisor",), ("hang_timeout",), text, others)
+
+
+def _ordered(section: KeyPath, values: object, stem: str) -> Iterator[_Contradiction]:
+    low, high = (getattr(values, f"{stem}_{end}_s") for end in ("min", "max"))
+    if low > high:
+        lowest, highest = format_duration(low), format_duration(high)
+        text = f"{stem}_min ({lowest}) is more than {stem}_max ({highest})"
+        yield _Contradiction(section, (f"{stem}_min", f"{stem}_max"), text)
+
+
+def _of_worker(
+    settings: Settings, section: KeyPath, worker: WorkerSettings
+) -> Iterator[_Contradiction]:
+    yield from _ordered(section, worker, "poll")
+    yield from _ordered(section, worker, "backoff")
+    lease_s, interval_s = settings.recovery.lease_s, worker.heartbeat_interval_s
+    if lease_s < 3 * interval_s:
+        text = (
+            f"heartbeat_interval ({format_duration(interval_s)}) is more than a third of "
+            f"[recovery] lease ({format_duration(lease_s)})"
+        )
+        others = (("recovery", "lease"),)
+        yield _Contradiction(section, ("heartbeat_interval",), text, others)
+    shared = worker.tasks_per_runner
+    if shared > 1 and worker.isolation == "task":
+        text = (
+            f'isolation = "task" (a fresh runner for each task) and tasks_per_runner = {shared}'
+            " (tasks share one) exclude each other: leave one of them out"
+        )
+        yield _Contradiction(section, ("isolation", "tasks_per_runner"), text)
+    runners = -(-worker.max_concurrency // shared)
+    if runners > MAX_RUNNERS:
+        text = (
+            f"max_concurrency ({worker.max_concurrency}) with tasks_per_runner = {shared} takes"
+            f" {runners} runners, more than {MAX_RUNNERS}: raise tasks_per_runner, which async"
+            " handlers share, or lower max_concurrency"
+        )
+        yield _Contradiction(section, ("max_concurrency", "tasks_per_runner"), text)
+
+
+def _token(settings: Settings) -> Iterator[_Contradiction]:
     http = settings.http
-    if http.token or http.address is None or http.address.is_local:
-        return None
-    text = f"[http] listen = {http.listen} can be reached from other machines, and needs a token"
-    remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
-    return Problem("E106", text, settings.origin_of("http", "listen").place, remedy)
+    if not http.token and http.address is not None and not http.address.is_local:
+        text = f"listen = {http.listen} can be reached from other machines, and needs a token"
+        remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
+        yield _Contradiction(("http",), ("listen", "token"), text, next=remedy)
+
+
+def _of_web(settings: Settings) -> Iterator[_Contradiction]:
+    def wrong(code: str, key: str, text: str, remedy: str) -> _Contradiction:
+        return _Contradiction(("web",), (key,), text, code=code, next=remedy)
+
+    web = settings.web
+    if web.auth in ("key", "none") and not web.address.is_local:
+        text = f'listen = {web.listen} is reached by others, and auth = "{web.auth}" is for'
+        remedy = 'listen on 127.0.0.1 or unix:PATH, or set auth = "password" or "proxy"'
+        yield wrong("E501", "listen", f"{text} this machine", remedy)
+    if web.auth == "password" and not web.users:
+        remedy = 'write users = "/etc/pgflowd/users", then `pgflowd web passwd NAME`'
+        yield wrong("E106", "auth", 'auth = "password" needs users', remedy)
+    if web.auth == "proxy" and not web.trusted_proxies:
+        remedy = 'write trusted_proxies = ["127.0.0.1"], the address that the proxy comes from'
+        yield wrong("E106", "auth", 'auth = "proxy" needs trusted_proxies', remedy)
+    for each in web.trusted_proxies:
+        if not _is_network(each):
+            text = f"trusted_proxies has {one_line(each, 60)}, which is not an address"
+            remedy = 'write for example "10.0.0.7", "10.0.0.0/24"'
+            yield wrong("E105", "trusted_proxies", text, remedy)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return text == UNIX
+    return True
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:
@@ -110,73 +203,3 @@ def socket_too_long(settings: Settings, path: str) -> list[Problem]:
     )
     place = settings.origin_of("supervisor", "control").place
     return [Problem("E112", text, place, "set control in [supervisor] to a shorter path")]
-
-
-def _ordered(prefix: KeyPath, values: object, stem: str) -> _Contradiction | None:
-    low, high = (getattr(values, f"{stem}_{end}_s") for end in ("min", "max"))
-    if low <= high:
-        return None
-    text = f"{stem}_min ({format_duration(low)}) is more than {stem}_max ({format_duration(high)})"
-    own = [(*prefix, f"{stem}_min"), (*prefix, f"{stem}_max")]
-    inherited = [("worker", path[-1]) for path in own] if prefix[0] == "flows" else []
-    return _Contradiction(prefix, text, own, inherited)
-
-
-def _lease(settings: Settings, prefix: KeyPath, worker: WorkerSettings) -> _Contradiction | None:
-    lease_s, interval_s = settings.recovery.lease_s, worker.heartbeat_interval_s
-    if lease_s >= 3 * interval_s:
-        return None
-    text = (
-        f"heartbeat_interval ({format_duration(interval_s)}) is more than a third of "
-        f"[recovery] lease ({format_duration(lease_s)})"
-    )
-    others = [("recovery", "lease"), ("worker", "heartbeat_interval")]
-    return _Contradiction(prefix, text, [(*prefix, "heartbeat_interval")], others)
-
-
-def _runners(prefix: KeyPath, worker: WorkerSettings) -> list[_Contradiction]:
-    """What `tasks_per_runner` does not go with."""
-    found, shared = [], worker.tasks_per_runner
-
-    def contradiction(text: str, *keys: str) -> _Contradiction:
-        own = [(*prefix, key) for key in keys]
-        inherited = [("worker", path[-1]) for path in own] if prefix[0] == "flows" else []
-        return _Contradiction(prefix, text, own, inherited)
-
-    if shared > 1 and worker.isolation == "task":
-        text = (
-            f'isolation = "task" (a fresh runner for each task) and tasks_per_runner = {shared}'
-            " (tasks share one) exclude each other: leave one of them out"
-        )
-        found.append(contradiction(text, "isolation", "tasks_per_runner"))
-    runners = -(-worker.max_concurrency // shared)
-    if runners > MAX_RUNNERS:
-        text = (
-            f"max_concurrency ({worker.max_concurrency}) with tasks_per_runner = {shared} takes"
-            f" {runners} runners, more than {MAX_RUNNERS}: raise tasks_per_runner, which async"
-            " handlers share, or lower max_concurrency"
-        )
-        found.append(contradiction(text, "max_concurrency", "tasks_per_runner"))
-    return found
-
-
-def _hang_timeout(settings: Settings) -> _Contradiction | None:
-    database, hang_s = settings.database, settings.supervisor.hang_timeout_s
-    both_s = database.statement_timeout_s + database.connect_timeout_s
-    if hang_s > both_s:
-        return None
-    text = (
-        f"hang_timeout ({format_duration(hang_s)}) is not more than [database] statement_timeout "
-        f"and connect_timeout together ({format_duration(both_s)})"
-    )
-    others = [("database", "statement_timeout"), ("database", "connect_timeout")]
-    return _Contradiction(("supervisor",), text, [("supervisor", "hang_timeout")], others)
-
-
-def _problem(settings: Settings, found: _Contradiction) -> Problem | None:
-    """Return the problem, unless it is one of [worker] that the flow only inherits."""
-    if found.prefix[0] == "flows" and not any(path in settings.origins for path in found.own):
-        return None
-    places = settings.places([*found.own, *found.others])
-    name = ".".join(one_line(part, 60) for part in found.prefix)
-    return Problem("E106", f"[{name}] {found.text}", places[0] if places else None)

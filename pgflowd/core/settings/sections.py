@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from pgflowd.core.settings.forms import ELSEWHERE, TRACE_URL, WARNING
 from pgflowd.core.settings.keys import (
+    Origin,
     address,
     choice,
     duration,
     flows,
     levels,
-    name,
     path,
     paths,
     secret,
@@ -30,10 +29,21 @@ from pgflowd.core.settings.keys import (
     text,
     texts,
     whole,
-    words,
 )
-from pgflowd.core.settings.values import Address, Ref, parse_address
-from pgflowd.core.settings.web_section import WebSettings
+from pgflowd.core.settings.values import (
+    BASE_PATH,
+    ELSEWHERE,
+    HEADER,
+    HOST,
+    NAME,
+    NETWORK,
+    TRACE_URL,
+    WARNING,
+    WORD,
+    Address,
+    Ref,
+    parse_address,
+)
 from pgflowd.core.undo import PREFIX
 from pgflowd.errors import Problem
 
@@ -45,11 +55,13 @@ _MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of millisecon
 class DaemonSettings:
     """The daemon itself, and the flows it serves."""
 
-    name: str = name("pgflowd", "in process titles, application_name, worker rows and logs")
-    flows: tuple[str, ...] = flows(
-        (), 'what to serve: "module" (every flow in it) or "module:name"; a daemon needs one'
+    name: str = text(
+        "pgflowd", "in process titles, application_name, worker rows and logs", form=NAME
     )
-    python_path: tuple[str, ...] = paths((), "directories that are put first on the import path")
+    flows: tuple[str, ...] = flows(
+        [], 'what to serve: "module" (every flow in it) or "module:name"; a daemon needs one'
+    )
+    python_path: tuple[str, ...] = paths([], "directories that are put first on the import path")
     definitions: str = choice(
         "create",
         "create adds missing flows and refuses changed shapes; version makes a changed shape the "
@@ -66,11 +78,12 @@ class DatabaseSettings:
     """Where the database is, and how long to wait for it."""
 
     url: Ref = secret(  # noqa: RUF009
+        "",
         'empty: the libpq environment, service and password files; "cred:database_url" or '
         '"file:/run/secrets/url" keep the password out of this file and from handlers, which do '
-        'not get the variable of "env:NAME" either'
+        'not get the variable of "env:NAME" either',
     )
-    listen_url: Ref = secret("for the listener, if url leads to a transaction pooler")  # noqa: RUF009
+    listen_url: Ref = secret("", "for the listener, if url leads to a transaction pooler")  # noqa: RUF009
     max_connections: int = whole(
         0,
         "that the daemon opens at most, without those of handlers; listener, sweeper and one "
@@ -83,7 +96,7 @@ class DatabaseSettings:
         "20s", "until a lost server is noticed, by the idle listener too", high=_MAX_31_BITS
     )
     startup_wait_s: float = duration(
-        "5m", 'for a database that is not up yet; "0s": fail at once', zero=True
+        "5m", 'for a database that is not up yet; "0s": fail at once', low="0s"
     )
     reconnect_min_s: float = duration("250ms", "the first wait before a reconnect, jittered")
     reconnect_max_s: float = duration("30s", "the longest wait before a reconnect")
@@ -105,23 +118,23 @@ class WorkerSettings:
     notify_throttle_s: float = duration(
         "250ms",
         'at most ten wakes per flow in this time and one at its end; "0s": no limit',
-        zero=True,
+        low="0s",
     )
     notify_fallback_s: float = duration("30s", "claim anyway after this much silence", high="10m")
     poll_min_s: float = duration(
         "50ms", "polling: decorrelated jitter from here; again after work was found"
     )
     poll_max_s: float = duration("5s", "polling: decorrelated jitter up to here", high="5m")
-    caps: tuple[str, ...] = words(
-        (), 'what it has, such as "gpu"; it may execute steps that need no more'
+    caps: tuple[str, ...] = texts(
+        [], 'what it has, such as "gpu"; it may execute steps that need no more', form=WORD
     )
     sleep_after_s: float = duration(
         "5m",
         'a worker without work for so long ends until there is some; "0s": it never does',
-        zero=True,
+        low="0s",
     )
-    worker_name: str = name(
-        "", "in worker rows, and in log records if it is set; empty: name and flow"
+    worker_name: str = text(
+        "", "in worker rows, and in log records if it is set; empty: name and flow", form=NAME
     )
     heartbeat_interval_s: float = duration(
         "5s", "time between the heartbeats of a worker; at most a third of recovery.lease"
@@ -134,7 +147,7 @@ class WorkerSettings:
     )
     max_tasks_per_runner: int = whole(1000, "reuse: a runner is replaced after this many")
     runner_idle_s: float = duration("60s", "reuse: a runner ends after so long without a task")
-    kill_grace_s: float = duration("2s", "from SIGTERM to SIGKILL", zero=True)
+    kill_grace_s: float = duration("2s", "from SIGTERM to SIGKILL", low="0s")
     max_output_bytes: int = size("16MiB", "of a task, as JSON")
     handler_output: str = choice(
         "capture",
@@ -156,7 +169,7 @@ class WorkerSettings:
     max_restarts: int = whole(
         5, "of this worker in supervisor.max_period, then it is parked", low=0
     )
-    backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
+    backoff_min_s: float = duration("100ms", "the first wait before a restart", low="0s")
     backoff_max_s: float = duration("30s", "the longest wait before a restart")
 
 
@@ -175,7 +188,7 @@ class SupervisorSettings:
     max_period_s: float = duration(
         "60s", "the window in which restarts are counted, of workers too"
     )
-    backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
+    backoff_min_s: float = duration("100ms", "the first wait before a restart", low="0s")
     backoff_max_s: float = duration("2s", "the longest wait before a restart")
     start_timeout_s: float = duration("60s", "of one child, waiting for the database not counted")
     hang_timeout_s: float = duration(
@@ -183,7 +196,7 @@ class SupervisorSettings:
         "a child without a heartbeat for so long is killed; more than database.statement_timeout "
         "and connect_timeout together",
     )
-    drain_timeout_s: float = duration("60s", "then running tasks are released", zero=True)
+    drain_timeout_s: float = duration("60s", "then running tasks are released", low="0s")
     control: str = path(
         "", "the control socket, mode 0600; empty: NAME.sock in the runtime directory"
     )
@@ -225,7 +238,7 @@ class LoggingSettings:
     )
     payloads: bool = switch(False, "inputs and outputs in logs")
     redact: tuple[str, ...] = texts(
-        ("password", "secret", "token", "authorization"), "keys whose values are never logged"
+        ["password", "secret", "token", "authorization"], "keys whose values are never logged"
     )
 
 
@@ -238,6 +251,7 @@ class HttpSettings:
         'where /livez, /readyz and /metrics are: "127.0.0.1:7461" or "unix:PATH"; empty: nowhere',
     )
     token: Ref = secret(  # noqa: RUF009
+        "",
         'who reads metrics and reasons sends it as "Bearer TOKEN"; it is elsewhere, as in '
         '"file:/etc/pgflowd/http_token"; needed where other machines reach listen',
         form=ELSEWHERE,
@@ -254,7 +268,7 @@ class CheckSettings:
     """What `pgflowd check` finds."""
 
     ignore: tuple[str, ...] = texts(
-        (), 'warnings that it leaves out, with --strict too, such as "W320"', form=WARNING
+        [], 'warnings that it leaves out, with --strict too, such as "W320"', form=WARNING
     )
 
 
@@ -265,7 +279,7 @@ class TelemetrySettings:
     traces: str = choice(
         "off", 'on: a trace for each run, by OpenTelemetry, which the extra "otel" brings', "on"
     )
-    service_name: str = text("of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
+    service_name: str = text("", "of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
     ratio: float = share(1.0, "of the runs whose caller has no trace; else that one decides")
     sentry: str = choice(
         "last",
@@ -275,13 +289,66 @@ class TelemetrySettings:
         "off",
     )
     trace_url: str = text(
-        "of a trace, with {trace_id} in it, which `runs show` prints", form=TRACE_URL
+        "", "of a trace, with {trace_id} in it, which `runs show` prints", form=TRACE_URL
     )
 
     @property
     def is_on(self) -> bool:
         """Whether there are traces."""
         return self.traces == "on"
+
+
+@dataclass(frozen=True)
+class WebSettings:
+    """The dashboard: where it listens, who may see it, who may act."""
+
+    listen: str = address(
+        "127.0.0.1:7460", "where `pgflowd web` listens; others than loopback need a login"
+    )
+    url: Ref = secret(  # noqa: RUF009
+        "", "the database, for reading, as a member of pgflow_viewer; empty: that of [database]"
+    )
+    operator_url: Ref = secret(  # noqa: RUF009
+        "", "the database, for actions, as a member of pgflow_operator; empty: nobody acts"
+    )
+    auth: str = choice(
+        "key",
+        "key: the link that is printed at the start; password: names and passwords; proxy: a proxy "
+        "names the user; none: everybody who reaches it may look",
+        "password",
+        "proxy",
+        "none",
+    )
+    users: str = path("", "password: the file that `pgflowd web passwd NAME` writes")
+    tokens: str = path("", "for programs: the file that `pgflowd web token NAME` writes")
+    secret: str = path(
+        "",
+        "a file with what signs logins, mode 0600, the same for several web processes; empty: new "
+        "at each start",
+    )
+    proxy_user: str = text("X-Forwarded-User", "proxy: the header that names the user", form=HEADER)
+    operators: tuple[str, ...] = texts([], "proxy: the users that may act; others may look")
+    trusted_proxies: tuple[str, ...] = texts(
+        [], 'addresses, networks or "unix": whose headers X-Forwarded-… count', form=NETWORK
+    )
+    hosts: tuple[str, ...] = texts(
+        [], "names by which browsers reach it, besides localhost and the address", form=HOST
+    )
+    base_path: str = text(
+        "", "the path below which a proxy offers it, such as /flows", form=BASE_PATH
+    )
+    payloads: str = choice(
+        "redacted",
+        "inputs and outputs on pages; redacted: without the keys of logging.redact; hidden: their "
+        "sizes only",
+        "hidden",
+        "shown",
+    )
+
+    @property
+    def address(self) -> Address:
+        """Where to listen."""
+        return parse_address(self.listen)
 
 
 SECTIONS: Mapping[str, type] = MappingProxyType(
@@ -298,18 +365,6 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "web": WebSettings,
     }
 )
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value comes from: the kind of place, and the place."""
-
-    kind: str = "default"  # "default" | "file" | "environment" | "flag" | "instance"
-    place: str | None = None  # "pgflowd.toml:7", "PGFLOWD__PGFLOWD__NAME", "--database-url"
-    reference: str | None = None  # "env:NAME", if this was written instead of the value
-
-    def __str__(self) -> str:
-        return self.place or self.kind
 
 
 @dataclass(frozen=True)
@@ -334,7 +389,7 @@ class Settings:
     http: HttpSettings = HttpSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     check: CheckSettings = CheckSettings()
-    web: WebSettings = WebSettings()  # noqa: RUF009
+    web: WebSettings = WebSettings()
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read
     origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)

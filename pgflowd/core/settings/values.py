@@ -1,5 +1,5 @@
-"""
-The values of settings that have a form of their own: references, addresses, durations and sizes.
+r"""
+How values of settings are written: references, addresses, durations, sizes, and forms of texts.
 
 A reference is `env:NAME` (an environment variable), `file:PATH` (the content of a file) or
 `cred:NAME` (a systemd credential); any other text is the value itself. A `Ref` shows the place of
@@ -9,7 +9,10 @@ An address is `HOST:PORT`, where the host is an IP address or localhost, or `uni
 
 Durations and sizes are written like "250ms", "1h30m" and "16MiB". A number without a unit is
 refused, because 30 could mean seconds or milliseconds. Durations become float seconds, sizes become
-whole bytes. Pure.
+whole bytes.
+
+Reading and the JSON Schema apply the same patterns. So these mean the same in Python and in
+JavaScript: no class such as \w is in them, and each begins with ^ and ends with $. Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
+from pgflowd.core.needs import RULE
 from pgflowd.core.redact import redact, secrets_in
-from pgflowd.core.settings.forms import SCHEMES
+from pgflowd.errors import TITLES
 
+SCHEMES = ("env", "file", "cred")
 URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = {
@@ -37,11 +43,18 @@ BYTES = {
 _NUMBER = r"[0-9]{1,20}(\.[0-9]{1,12})?"  # a longer one is a mistake
 _BLANKS = r"[ \t\r\n]*"  # not \s, which means more in Python than in JavaScript
 _DURATIONS = "".join(rf"({_BLANKS}{_NUMBER}{_BLANKS}{unit})?" for unit in reversed(SECONDS))
-DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}{_BLANKS}$"  # as in `forms`
+DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}{_BLANKS}$"  # as in `keys`
 SIZE_PATTERN = rf"^{_BLANKS}{_NUMBER}{_BLANKS}({'|'.join(BYTES)}){_BLANKS}$"
 
 _PART = re.compile(rf"{_BLANKS}([0-9]+(?:\.[0-9]+)?){_BLANKS}([A-Za-zµ]*){_BLANKS}")
 _SIGNED = re.compile(r"\s*-\s*\d")
+
+TRACE_ID = "{trace_id}"  # in the URL of a trace
+REFERENCE_PATTERN = f"^({'|'.join(SCHEMES)}):"
+_IDENTIFIER = r"[^\x00-@\[-^`{-\x7f][^\x00-/:-@\[-^`{-\x7f]*"  # an identifier, in any script
+_DOTTED = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_PORT = r"(?!0+$)([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,16 +118,12 @@ def parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-class NoUnit(ValueError):
-    """The text has no unit, or an unknown one."""
+class Unreadable(ValueError):
+    """The text is not a duration or size; `code` says whether its unit or its sign is wrong."""
 
-
-class NotPositive(ValueError):
-    """The text begins with a minus sign."""
-
-
-class NotReadable(ValueError):
-    """The text is not a number with a unit, or its units are repeated or out of order."""
+    def __init__(self, text: str, code: str = "E103") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def parse_duration(text: str) -> float:
@@ -122,7 +131,7 @@ def parse_duration(text: str) -> float:
     parts = _parts(text, SECONDS)
     units = [SECONDS[unit] for _, unit in parts]
     if any(larger <= smaller for larger, smaller in pairwise(units)):
-        raise NotReadable("units must go from the largest to the smallest, each once")
+        raise Unreadable("units must go from the largest to the smallest, each once")
     # added up in milliseconds, so that 0.1 + 0.2 has no rounding error
     thousandths = sum(float(number) * SECONDS[unit] * 1000 for number, unit in parts)
     return round(thousandths, 6) / 1000
@@ -132,7 +141,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of a text such as "16MiB"."""
     parts = _parts(text, BYTES)
     if len(parts) != 1:
-        raise NotReadable("a size has one number and one unit")
+        raise Unreadable("a size has one number and one unit")
     number, unit = parts[0]
     return int(float(number) * BYTES[unit]) if "." in number else int(number) * BYTES[unit]
 
@@ -166,20 +175,67 @@ def format_size(size: int) -> str:
 
 def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[str, str]]:
     if _SIGNED.match(text):
-        raise NotPositive("it is negative")
+        raise Unreadable("it is negative", "E105")
     parts: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
         match = _PART.match(text, at)
         if match is None:
-            raise NotReadable("it is not a number with a unit")
+            raise Unreadable("it is not a number with a unit")
         number, unit = match.groups()
         at = match.end()
         if not re.fullmatch(_NUMBER, number) or (not unit and at < len(text)):
-            raise NotReadable("it is not a number with a unit")
+            raise Unreadable("it is not a number with a unit")
         if unit not in units:
-            raise NoUnit(f"the unit '{unit}' is unknown" if unit else "it has no unit")
+            raise Unreadable(f"the unit '{unit}' is unknown" if unit else "it has no unit", "E104")
         parts.append((number, unit))
     if not parts:
-        raise NotReadable("it is empty")
+        raise Unreadable("it is empty")
     return parts
+
+
+class Form(NamedTuple):
+    """What a text must look like; `example` is written as in the config."""
+
+    pattern: str
+    means: str
+    example: str = ""
+
+    def fits(self, text: str) -> bool:
+        return re.fullmatch(self.pattern, text) is not None
+
+
+NAME = Form("^[A-Za-z0-9_-]{1,32}$", "1 to 32 letters, digits, '_' or '-'")
+FLOW = Form(rf"^{_DOTTED}(:{_DOTTED})?$", '"module" or "module:name"')
+WORD = Form(r"^[!-+\x2d-~]{1,64}$", RULE)
+WARNING = Form(
+    f"^({'|'.join(sorted(code for code in TITLES if code.startswith('W')))})$",
+    "the code of a warning",
+    '"W320"',
+)
+LOGGER = Form(r"^[!-~]{1,200}$", "the name of a logger", "httpx")
+ADDRESS = Form(
+    rf"^(unix:.+|(localhost|{_BYTE}(\.{_BYTE}){{3}}|\[[0-9A-Fa-f.:]+(%[^\]]+)?\]):{_PORT})$",
+    'an IP address and a port, or "unix:PATH"',
+    '"127.0.0.1:7461"',
+)
+ELSEWHERE = Form(rf"{REFERENCE_PATTERN}.*$", "elsewhere", '"file:/etc/pgflowd/http_token"')
+TRACE_URL = Form(
+    rf"^https?://.*\{{{TRACE_ID[1:-1]}\}}.*$",
+    f"a URL with {TRACE_ID} in it",
+    f'"https://traces.example/{TRACE_ID}"',
+)
+HEADER = Form("^[A-Za-z0-9][A-Za-z0-9-]{0,63}$", "the name of a header", '"X-Forwarded-User"')
+HOST = Form(
+    "^([A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:]+)$",
+    "the name of a host, without https:// and without a port",
+    '"flows.example.com"',
+)
+NETWORK = Form(
+    r"^(unix|[0-9A-Fa-f.:]+(%[^/]+)?(/[0-9.]+)?)$",
+    'an address, a network or "unix"',
+    '"10.0.0.7" or "10.0.0.0/24"',
+)
+BASE_PATH = Form(
+    "^(/[A-Za-z0-9._~-]+)+$", "a path that begins with / and does not end with it", '"/flows"'
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pgflowd import examples
-from pgflowd.core.settings.keys import Key, KeyKind, keys_of
+from pgflowd.core.settings.keys import FlowList, Key, keys_of
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings
 from pgflowd.core.settings.show import toml_value
 from support.references.markdown import MADE, WIDTH, code, page, paragraph, prose, table
@@ -101,20 +101,7 @@ def _default(key: Key) -> str:
 
 
 def _means(key: Key) -> str:
-    low, high = key.limits
-    kind = {KeyKind.WORDS: "list of words", KeyKind.FLOWS: "list of texts"}.get(key.kind)
-    kind = kind or {KeyKind.TEXTS: "list of texts", KeyKind.PATHS: "list of paths"}.get(key.kind)
-    if key.kind is KeyKind.SECRET:
-        kind = "text that is never shown"
-    if key.choices:
-        kind = ", ".join(f'"{each}"' for each in key.choices)
-    elif low:
-        zero = "0, or " if key.may_be_zero else ""
-        kind = f"{key.kind.value}, {zero}{low} to {high}"
-    return f"{prose(key.doc)} ({kind or _KINDS.get(key.kind, key.kind.value)})"
-
-
-_KINDS = {KeyKind.SWITCH: "true or false", KeyKind.NAME: "text of letters, digits, _ and -"}
+    return f"{prose(key.doc)} ({key.means})"
 
 
 def config_file() -> str:
@@ -136,7 +123,7 @@ def _lines(section: type, name: str) -> Iterator[str]:
     comment = textwrap.wrap(
         key.doc, WIDTH - _COMMENT_COLUMN - 2, break_long_words=False, break_on_hyphens=False
     )
-    if key.kind is KeyKind.FLOWS:
+    if isinstance(key, FlowList):
         yield f"{f'{name:<{width}} = [':<{_COMMENT_COLUMN}}# {comment[0]}"
         yield from (f"{'':<{_COMMENT_COLUMN}}# {each}" for each in comment[1:])
         yield from (f'  "pgflowd.examples.{module}",' for module in _example_modules())
