@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar, Unpack
 
 import psycopg
 
+from pgflowd.core import verbs
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.flows import ListedFlow
@@ -50,7 +51,7 @@ from pgflowd.core.run_filter import (
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
-from pgflowd.db import operations, run_search, run_tasks, schedule_operations, starts
+from pgflowd.db import operations, run_search, run_tasks, starts
 from pgflowd.db.client_connections import (
     NAME,
     AsyncConnection,
@@ -63,8 +64,9 @@ from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import list_flows
 from pgflowd.db.following import follow_async
 from pgflowd.db.foreign_connections import foreign_async, library_of
-from pgflowd.db.operations import Operation, as_operation, run_async
+from pgflowd.db.operations import Operation, as_operation, perform, run_async
 from pgflowd.db.patient_wait import PatientWait
+from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 
@@ -274,7 +276,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
 
         `undo`: then undo what it has done, whatever its flow says. Raises WrongState.
         """
-        return await self._perform(operations.cancel(run_id_of(run_id), reason, actor, undo), conn)
+        operation = perform(verbs.CANCEL, run_id, reason=reason, actor=actor, undo=undo)
+        return await self._perform(operation, conn)
 
     async def undo(
         self,
@@ -290,7 +293,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
 
         `again`: undo what an undo that failed has left.
         """
-        operation = operations.undo(run_id_of(run_id), reason, actor, again)
+        operation = perform(verbs.UNDO, run_id, reason=reason, actor=actor, again=again)
         return await self._perform(operation, conn)
 
     async def pause(
@@ -302,7 +305,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> Run:
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
-        return await self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
+        return await self._perform(perform(verbs.PAUSE, run_id, reason=reason, actor=actor), conn)
 
     async def resume(
         self,
@@ -313,7 +316,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
-        return await self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
+        return await self._perform(perform(verbs.RESUME, run_id, reason=reason, actor=actor), conn)
 
     async def pause_flow(
         self,
@@ -324,7 +327,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> bool:
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
-        return await self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
+        operation = perform(verbs.PAUSE_FLOW, flow_slug, reason=reason, actor=actor)
+        return await self._perform(operation, conn)
 
     async def resume_flow(
         self,
@@ -335,7 +339,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
-        return await self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
+        operation = perform(verbs.RESUME_FLOW, flow_slug, reason=reason, actor=actor)
+        return await self._perform(operation, conn)
 
     async def reschedule(
         self,
@@ -357,7 +362,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         `after`: for which runs it waits instead, none with []; `singleton`: its key, none with "".
         """
         wanted = changed(begins_at(at, delay), expires_at(expires), after, after_mode, singleton)
-        operation = operations.reschedule(run_id_of(run_id), wanted, reason, actor)
+        operation = perform(verbs.RESCHEDULE, run_id, reason=reason, actor=actor, **wanted)
         return await self._perform(operation, conn)
 
     async def retry(
@@ -370,14 +375,15 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
+        given = {"reason": reason, "even_if_cancelled": even_if_cancelled}
+        operation = perform(verbs.RETRY, run_id, actor=actor, **given)
         return await self._perform(operation, conn)
 
     async def delete(
         self, run_id: RunId, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> int:
         """Delete a run that has ended, and those it started; return how many. Raises WrongState."""
-        return await self._perform(operations.delete(run_id_of(run_id), actor), conn)
+        return await self._perform(perform(verbs.DELETE, run_id, actor=actor), conn)
 
     async def signal(
         self,
@@ -394,7 +400,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
 
         The first task that waits for this name gets it, now or later. `dedup`: once for each key.
         """
-        operation = operations.signal(run_id_of(run_id), name, payload, actor, dedup)
+        operation = operations.signal(run_id, name, payload, actor, dedup)
         await self._perform(operation, conn)
 
     async def approve(
@@ -408,7 +414,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
+        operation = operations.answer(run_id, step, True, note, actor, dedup)
         await self._perform(operation, conn)
 
     async def reject(
@@ -422,14 +428,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
+        operation = operations.answer(run_id, step, False, note, actor, dedup)
         await self._perform(operation, conn)
 
     async def schedules(
         self, flow_slug: str | None = None, *, conn: AsyncGiven | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
-        operation = schedule_operations.listed(flow_slug)
+        operation = as_operation(list_schedules(flow_slug))
         return await self._perform(operation, conn)
 
     async def add_schedule(
@@ -442,32 +448,32 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
-        operation = schedule_operations.add(name, flow_slug, schedule, actor)
+        operation = operations.add_schedule(name, flow_slug, schedule, actor)
         return await self._perform(operation, conn)
 
     async def remove_schedule(
         self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> None:
         """Delete a schedule; one of the code comes back with its next definition. NotFound."""
-        await self._perform(schedule_operations.remove(name, actor), conn)
+        await self._perform(perform(verbs.REMOVE_SCHEDULE, name, actor=actor), conn)
 
     async def pause_schedule(
         self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> bool:
         """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
-        return await self._perform(schedule_operations.pause(name, actor), conn)
+        return await self._perform(perform(verbs.PAUSE_SCHEDULE, name, actor=actor), conn)
 
     async def resume_schedule(
         self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> bool:
         """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
-        return await self._perform(schedule_operations.resume(name, actor), conn)
+        return await self._perform(perform(verbs.RESUME_SCHEDULE, name, actor=actor), conn)
 
     async def fire_schedule(
         self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None
     ) -> Run:
         """Start a run of a schedule now, or return the one that has not ended. NotFound."""
-        return await self._perform(schedule_operations.fire_for_run(name, actor), conn)
+        return await self._perform(operations.fire_for_run(name, actor), conn)
 
     async def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""

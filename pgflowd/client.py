@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar, Unpack
 
 import psycopg
 
+from pgflowd.core import verbs
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.flows import ListedFlow
@@ -49,7 +50,7 @@ from pgflowd.core.run_filter import (
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
-from pgflowd.db import operations, run_search, run_tasks, schedule_operations, starts
+from pgflowd.db import operations, run_search, run_tasks, starts
 from pgflowd.db.client_connections import (
     NAME,
     ClientConnections,
@@ -62,8 +63,9 @@ from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import list_flows
 from pgflowd.db.following import follow_sync
 from pgflowd.db.foreign_connections import foreign, library_of
-from pgflowd.db.operations import Operation, as_operation, run_sync
+from pgflowd.db.operations import Operation, as_operation, perform, run_sync
 from pgflowd.db.patient_wait import PatientWait
+from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 
@@ -264,7 +266,8 @@ class Client(ClientConnections[Connection]):
 
         `undo`: then undo what it has done, whatever its flow says. Raises WrongState.
         """
-        return self._perform(operations.cancel(run_id_of(run_id), reason, actor, undo), conn)
+        operation = perform(verbs.CANCEL, run_id, reason=reason, actor=actor, undo=undo)
+        return self._perform(operation, conn)
 
     def undo(
         self,
@@ -280,7 +283,7 @@ class Client(ClientConnections[Connection]):
 
         `again`: undo what an undo that failed has left.
         """
-        operation = operations.undo(run_id_of(run_id), reason, actor, again)
+        operation = perform(verbs.UNDO, run_id, reason=reason, actor=actor, again=again)
         return self._perform(operation, conn)
 
     def pause(
@@ -292,7 +295,7 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> Run:
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
-        return self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
+        return self._perform(perform(verbs.PAUSE, run_id, reason=reason, actor=actor), conn)
 
     def resume(
         self,
@@ -303,7 +306,7 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
-        return self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
+        return self._perform(perform(verbs.RESUME, run_id, reason=reason, actor=actor), conn)
 
     def pause_flow(
         self,
@@ -314,7 +317,8 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> bool:
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
-        return self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
+        operation = perform(verbs.PAUSE_FLOW, flow_slug, reason=reason, actor=actor)
+        return self._perform(operation, conn)
 
     def resume_flow(
         self,
@@ -325,7 +329,8 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
-        return self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
+        operation = perform(verbs.RESUME_FLOW, flow_slug, reason=reason, actor=actor)
+        return self._perform(operation, conn)
 
     def reschedule(
         self,
@@ -347,7 +352,7 @@ class Client(ClientConnections[Connection]):
         `after`: for which runs it waits instead, none with []; `singleton`: its key, none with "".
         """
         wanted = changed(begins_at(at, delay), expires_at(expires), after, after_mode, singleton)
-        operation = operations.reschedule(run_id_of(run_id), wanted, reason, actor)
+        operation = perform(verbs.RESCHEDULE, run_id, reason=reason, actor=actor, **wanted)
         return self._perform(operation, conn)
 
     def retry(
@@ -360,12 +365,13 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
+        given = {"reason": reason, "even_if_cancelled": even_if_cancelled}
+        operation = perform(verbs.RETRY, run_id, actor=actor, **given)
         return self._perform(operation, conn)
 
     def delete(self, run_id: RunId, *, actor: str | None = None, conn: Given | None = None) -> int:
         """Delete a run that has ended, and those it started; return how many. Raises WrongState."""
-        return self._perform(operations.delete(run_id_of(run_id), actor), conn)
+        return self._perform(perform(verbs.DELETE, run_id, actor=actor), conn)
 
     def signal(
         self,
@@ -382,7 +388,7 @@ class Client(ClientConnections[Connection]):
 
         The first task that waits for this name gets it, now or later. `dedup`: once for each key.
         """
-        operation = operations.signal(run_id_of(run_id), name, payload, actor, dedup)
+        operation = operations.signal(run_id, name, payload, actor, dedup)
         self._perform(operation, conn)
 
     def approve(
@@ -396,7 +402,7 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
+        operation = operations.answer(run_id, step, True, note, actor, dedup)
         self._perform(operation, conn)
 
     def reject(
@@ -410,14 +416,14 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
+        operation = operations.answer(run_id, step, False, note, actor, dedup)
         self._perform(operation, conn)
 
     def schedules(
         self, flow_slug: str | None = None, *, conn: Given | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
-        operation = schedule_operations.listed(flow_slug)
+        operation = as_operation(list_schedules(flow_slug))
         return self._perform(operation, conn)
 
     def add_schedule(
@@ -430,32 +436,32 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
-        operation = schedule_operations.add(name, flow_slug, schedule, actor)
+        operation = operations.add_schedule(name, flow_slug, schedule, actor)
         return self._perform(operation, conn)
 
     def remove_schedule(
         self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> None:
         """Delete a schedule; one of the code comes back with its next definition. NotFound."""
-        self._perform(schedule_operations.remove(name, actor), conn)
+        self._perform(perform(verbs.REMOVE_SCHEDULE, name, actor=actor), conn)
 
     def pause_schedule(
         self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> bool:
         """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
-        return self._perform(schedule_operations.pause(name, actor), conn)
+        return self._perform(perform(verbs.PAUSE_SCHEDULE, name, actor=actor), conn)
 
     def resume_schedule(
         self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> bool:
         """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
-        return self._perform(schedule_operations.resume(name, actor), conn)
+        return self._perform(perform(verbs.RESUME_SCHEDULE, name, actor=actor), conn)
 
     def fire_schedule(
         self, name: str, *, actor: str | None = None, conn: Given | None = None
     ) -> Run:
         """Start a run of a schedule now, or return the one that has not ended. NotFound."""
-        return self._perform(schedule_operations.fire_for_run(name, actor), conn)
+        return self._perform(operations.fire_for_run(name, actor), conn)
 
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""

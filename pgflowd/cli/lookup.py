@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.documents.daemons import ListedDaemon
+    from pgflowd.errors import UnknownFlow
 
 _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 
@@ -64,6 +65,11 @@ def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db import lookup as stored
 
     return stored.flow_slugs(conn)
+
+
+def unknown_to(conn: psycopg.Connection[Any], slug: str) -> UnknownFlow:
+    """The error about a flow that the database does not have."""
+    return lookup.unknown_flow(slug, flow_slugs(conn))
 
 
 def find_daemon(daemons: Sequence[ListedDaemon], text: str) -> ListedDaemon:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 else:
     ParamType = click.ParamType  # no generic class in older releases of click
 
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_DURATION_S = 36500 * 86400.0
 MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless stream ends here
@@ -309,3 +311,19 @@ LIMIT_OPTION = click.option(
     help="At most N; by default 20.",
 )
 REASON_OPTION = click.option("--reason", metavar="TEXT", help="Why; it is stored with the action.")
+LABELS: dict[str, Any] = {
+    "type": LABEL, "metavar": "K=V", "multiple": True, "help": "A label; may be repeated."
+}  # fmt: skip
+label_option = click.option("--label", "labels", **LABELS)
+
+
+def time_options(command: F) -> F:
+    """When a run begins, and when it expires."""
+    for option in (
+        click.option("--expires", type=MOMENT_OR_DURATION, metavar="T|DUR",
+                     help="End it then, wherever it is."),
+        click.option("--delay", type=DURATION, metavar="DUR", help="Begin it after this time."),
+        click.option("--at", type=MOMENT, metavar="T", help="Begin it then: 2026-12-31T08:00."),
+    ):  # fmt: skip
+        command = option(command)
+    return command

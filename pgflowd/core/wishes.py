@@ -92,30 +92,25 @@ class CheckedWishes:
         return {name: value for name, value in whole.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class ChangedWishes:
-    """What a planned run is to have instead; None leaves it as it is."""
-
-    begins: Moment = NEVER
-    expires: Moment = NEVER
-    after: tuple[UUID, ...] | None = None
-    after_mode: str | None = None
-    singleton: str | None = None  # empty: none
-
-
 def changed(
     begins: Moment,
     expires: Moment,
     after: Sequence[UUID | str] | None = None,
     after_mode: str | None = None,
     singleton: str | None = None,
-) -> ChangedWishes:
-    """Check what a planned run is to have instead. E432 for what cannot be."""
+) -> dict[str, Any]:
+    """
+    What a planned run is to have instead, as the arguments of `verbs.RESCHEDULE`; None leaves it as
+    it is. E432 for what cannot be.
+    """
     if after_mode is not None:
         _checked_after_mode(after, after_mode)
     key = _checked_singleton(singleton)
     others = None if after is None else _checked_after(after)
-    return ChangedWishes(begins, expires, others, after_mode, key)
+    return {
+        "start_at": begins, "expires_at": expires, "after": others, "after_mode": after_mode,
+        "singleton_key": key,
+    }  # fmt: skip
 
 
 def checked(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from pgflowd.core.documents.daemon import iso
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import DaemonState
-from pgflowd.db.query import Query, Rows, only, uuid_of
+from pgflowd.db.query import Query, Rows, uuid_of
 
-REPEATED = "repeated"  # the answer to what had been done before
 DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
 
 
@@ -35,12 +33,6 @@ def list_daemons(*, only_problems: bool = False) -> Query[list[ListedDaemon]]:
 def look_at_daemons() -> Query[None]:
     """Ask for rows that are not older than two seconds, for a minute; nobody may hear it."""
     return Query("select pgflowd.look_at_daemons()", (), lambda rows: None)
-
-
-def restart_worker(worker_id: UUID, actor: str | None, reason: str | None) -> Query[str]:
-    """Let a worker end when its tasks are done, and its supervisor start another one."""
-    query = "select pgflowd.restart_worker(%s, %s, %s)"
-    return Query(query, (worker_id, actor, reason), only)
 
 
 _DAEMONS = """

@@ -69,18 +69,6 @@ def flow_names() -> Query[list[str]]:
     return Query(query, (), lambda rows: [row[0] for row in rows])
 
 
-def pause(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
-    """Let no task of the flow begin."""
-    query = "select pgflowd.pause_flow(%s, %s, coalesce(%s, session_user))"
-    return Query(query, (flow_slug, reason, actor), only)
-
-
-def resume(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
-    """Let tasks of the flow begin again."""
-    query = "select pgflowd.resume_flow(%s, %s, coalesce(%s, session_user))"
-    return Query(query, (flow_slug, reason, actor), only)
-
-
 def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
     """Return the shape of a flow, with the options in force; None for an unknown flow."""
     return Query("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
@@ -208,12 +196,6 @@ def deploy(
 def active_runs(slug: str) -> Query[int]:
     """How many runs of the flow have not ended."""
     return Query("select pgflowd.active_runs(%s)", (slug,), only)
-
-
-def delete(conn: Connection, slug: str, reason: str | None = None) -> None:
-    """Remove the flow, its queue, and all its runs."""
-    with translated(conn), conn.transaction():
-        conn.execute("select pgflowd.delete_flow(%s, %s, session_user)", (slug, reason))
 
 
 def script(slug: str, shape: Shape, place: str, *, may_change: bool = False) -> str:

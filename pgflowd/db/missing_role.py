@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 
-OWNER, WORKER = "pgflow_owner", "pgflow_worker"
-STARTER, VIEWER, OPERATOR = "pgflow_starter", "pgflow_viewer", "pgflow_operator"
+from pgflowd.core.verbs import OPERATOR, OWNER, STARTER, VERBS
+
+WORKER, VIEWER = "pgflow_worker", "pgflow_viewer"
 
 OF_OWNERS = re.compile(
     r"_?create(_\w+)?|add_step|ensure_flow_compiled|delete_flow_and_data|prune_data_older_than"
@@ -23,20 +24,11 @@ OF_STARTERS = {
     "start_flows",
     "start_flow_with_states",
     "get_run_with_states",
-    "answer",
-    "cancel",
     "get_run",
-    "pause",
-    "reschedule",
-    "resume",
-    "signal",
     "start",
     "start_runs",
 }
-OF_OPERATORS = re.compile(
-    r"delete_run|fire_schedule|give_up_task|(pause|resume)_(flow|schedule)|requeue_task|restart_worker|retry"
-    r"|task_(claim|complete|fail|release|wake)|undo"
-)
+OF_VERBS = {verb.function: verb.role for verb in VERBS} | {"task_claim": OPERATOR}
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"
     r"|active_runs|current_flow|require_schema|stalled_tasks|platform|output_channel|setting|flow_exists|metrics(_all)?"
@@ -83,8 +75,8 @@ def role_for(kind: str, name: str, context: str = "") -> str | None:
 
 
 def _role_of_function(name: str) -> str:
-    if OF_OPERATORS.fullmatch(name):
-        return OPERATOR
+    if (role := OF_VERBS.get(name)) is not None:
+        return role
     if OF_OWNERS.fullmatch(name):
         return OWNER
     if name in OF_STARTERS:

@@ -1,6 +1,6 @@
 """
 The operations of clients on runs, and their execution on plain and asyncio connections. Those that
-start runs are in `db.starts`, those on schedules in `db.schedule_operations`.
+start runs are in `db.starts`.
 
 An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Nap`, `Now`)
 and receives the result of each; errors are thrown into it. `run_sync` and `run_async` execute the
@@ -19,14 +19,16 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from pgflowd.core.definition.schedule import Schedule, given_faults
 from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.ids import run_id_of
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.typed.values import encode_value
+from pgflowd.core.verbs import ADD_SCHEDULE, ANSWER, FIRE, SIGNAL, Answer, SignalReceipt, Verb
 from pgflowd.core.waiting import check_dedup, check_signal_name
-from pgflowd.core.wishes import ChangedWishes
-from pgflowd.db import flows, history, pruning, runs, signals, undos
+from pgflowd.db import history, runs
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.foreign_connections import (
     AsyncForeignConnection,
@@ -40,8 +42,8 @@ from pgflowd.db.query import (
     execute_together,
     execute_together_async,
 )
-from pgflowd.db.signals import SignalReceipt
-from pgflowd.errors import NotFound, WaitTimeout
+from pgflowd.db.verbs import calling
+from pgflowd.errors import FlowError, NotFound, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -55,7 +57,6 @@ MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 
 # while it has one of these, nobody notifies of what happens in it
 _QUIET = (RunStatus.SCHEDULED, RunStatus.BLOCKED, RunStatus.UNDOING)
-_REPEATED = "repeated"  # the answer to what had been done before
 
 
 @dataclass(frozen=True)
@@ -114,58 +115,13 @@ def _found(run: AnyRun | None, run_id: UUID) -> AnyRun:
     return run
 
 
-def cancel(
-    run_id: UUID, reason: str | None, actor: str | None, undo: bool = False
-) -> Operation[Run]:
-    yield runs.cancel(run_id, reason, actor, undo)
-    return (yield from get(run_id))
-
-
-def undo(run_id: UUID, reason: str | None, actor: str | None, again: bool) -> Operation[Run]:
-    yield undos.undo(run_id, reason, actor, again)
-    return (yield from get(run_id))
-
-
-def pause(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
-    yield runs.pause(run_id, reason, actor)
-    return (yield from get(run_id))
-
-
-def resume(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
-    yield runs.resume(run_id, reason, actor)
-    return (yield from get(run_id))
-
-
-def pause_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operation[bool]:
-    """Whether it was not paused before."""
-    answer: str = yield flows.pause(flow_slug, reason, actor)
-    return answer != _REPEATED
-
-
-def resume_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operation[bool]:
-    """Whether it was paused."""
-    answer: str = yield flows.resume(flow_slug, reason, actor)
-    return answer != _REPEATED
-
-
-def reschedule(
-    run_id: UUID, wanted: ChangedWishes, reason: str | None, actor: str | None
-) -> Operation[Run]:
-    yield runs.reschedule(run_id, wanted, reason, actor)
-    return (yield from get(run_id))
-
-
-def retry(
-    run_id: UUID, actor: str | None, even_if_cancelled: bool, reason: str | None
-) -> Operation[Run]:
-    yield runs.retry(run_id, actor, even_if_cancelled, reason)
-    return (yield from get(run_id))
-
-
-def delete(run_id: UUID, actor: str | None) -> Operation[int]:
-    """How many runs went, with those that the run had started."""
-    gone: int = yield pruning.delete(run_id, actor)
-    return gone
+def perform(verb: Verb[T], *target: Any, actor: str | None = None, **given: Any) -> Operation[T]:
+    """Do to its target what a row of `core.verbs` says, with the arguments of its function."""
+    answer: Any = yield calling(verb, *target, actor=actor, **given)
+    if verb.answer is Answer.RUN:
+        answer = yield from get(run_id_of(target[0]))
+    found: T = answer
+    return found
 
 
 def timeline(
@@ -179,25 +135,47 @@ def timeline(
 
 
 def signal(
-    run_id: UUID, name: str, payload: Any, actor: str | None, dedup: str | None
+    run_id: UUID | str, name: str, payload: Any, actor: str | None, dedup: str | None
 ) -> Operation[SignalReceipt]:
     check_signal_name(name)
     check_dedup(dedup)
-    sent: SignalReceipt = yield signals.send(
-        run_id, name, encode_value(payload, what="payload"), actor, dedup
-    )
-    return sent
+    sent = encode_value(payload, what="payload")
+    return perform(SIGNAL, run_id, name=name, payload=sent, dedup=dedup, actor=actor)
 
 
 def answer(
-    run_id: UUID, step: str, is_approved: bool, note: str, actor: str | None, dedup: str | None
+    run_id: UUID | str,
+    step: str,
+    is_approved: bool,
+    note: str,
+    actor: str | None,
+    dedup: str | None,
 ) -> Operation[SignalReceipt]:
     """Approve or reject: a signal with the name of the step."""
     check_signal_name(step)
     check_dedup(dedup)
     encode(note, what="note")
-    sent: SignalReceipt = yield signals.answer(run_id, step, is_approved, note, actor, dedup)
-    return sent
+    given = {"step_slug": step, "is_approved": is_approved, "note": note, "dedup": dedup}
+    return perform(ANSWER, run_id, actor=actor, **given)
+
+
+def add_schedule(
+    name: str, flow_slug: str, schedule: Schedule, actor: str | None
+) -> Operation[bool]:
+    """Whether it was not so before. FlowError for a schedule that cannot be."""
+    if faults := given_faults(name, schedule):
+        raise FlowError(faults)
+    return perform(
+        ADD_SCHEDULE, name, flow_slug=flow_slug, cron=" ".join(schedule.cron.split()),
+        input=encode(schedule.input, what="input"), timezone=schedule.timezone,
+        overlap=schedule.overlap, catchup=schedule.catchup, actor=actor,
+    )  # fmt: skip
+
+
+def fire_for_run(name: str, actor: str | None) -> Operation[Run]:
+    """The run that a schedule starts now, or the one that has not ended."""
+    fired = yield from perform(FIRE, name, actor=actor)
+    return (yield from get(fired.run_id))
 
 
 def wait(

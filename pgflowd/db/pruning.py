@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from uuid import UUID
 
 from pgflowd.core.pruning import Kept, Pruned, RunPlace
 from pgflowd.core.wishes import labels_json
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows
 
 AT_ONCE = 100  # runs of one transaction, some hundredths of a second
-
-
-def delete(run_id: UUID, actor: str | None) -> Query[int]:
-    """Delete a run that has ended; return how many it was with those below it."""
-    query = "select pgflowd.delete_run(%s, coalesce(%s, session_user))"
-    return Query(query, (run_id, actor), only)
 
 
 def prune_next(

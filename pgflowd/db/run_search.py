@@ -20,7 +20,8 @@ from pgflowd.core.wishes import labels_json
 from pgflowd.db.flows import flow_names
 from pgflowd.db.operations import Operation
 from pgflowd.db.query import Query, Rows, uuid_of
-from pgflowd.db.runs import LISTED_COLUMNS, MOMENT, read_listed_run
+from pgflowd.db.runs import LISTED_COLUMNS, read_listed_run
+from pgflowd.db.verbs import MOMENT
 from pgflowd.db.waits import list_tasks
 
 MAX_SEEN = 20_000  # 15 ms, or 80 for a text; the dashboard looks no further at once

@@ -1,5 +1,5 @@
 """
-The queries that start, read, cancel, pause, retry and list runs.
+The queries that start, read and list runs.
 
 There is one truth about a run: the document of `pgflowd.get_run`, which a role that may not read
 tables can call too. `pgflow.runs.status` is for other runtimes: to them a cancelled run is
@@ -26,8 +26,9 @@ from pgflowd.core.documents.runs import (
 from pgflowd.core.json import decode
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.wishes import ChangedWishes, CheckedWishes
+from pgflowd.core.wishes import CheckedWishes
 from pgflowd.db.query import Query, Rows, only, uuid_of
+from pgflowd.db.verbs import MOMENT
 from pgflowd.resources import schema_version
 
 Document = dict[str, Any]
@@ -72,34 +73,6 @@ def get(run_id: UUID) -> Query[Run | None]:
 
 def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
     return Query("select pgflowd.get_run(%s)::text", (run_id,), _states_or_none)
-
-
-def cancel(run_id: UUID, reason: str | None, actor: str | None, undo: bool = False) -> Query[str]:
-    return Query(_CANCEL, (run_id, reason, actor, undo), only)
-
-
-def pause(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
-    return Query(_PAUSE, (run_id, reason, actor), only)
-
-
-def resume(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
-    return Query(_RESUME, (run_id, reason, actor), only)
-
-
-def reschedule(
-    run_id: UUID, changed: ChangedWishes, reason: str | None, actor: str | None
-) -> Query[str]:
-    begins, expires, after = changed.begins, changed.expires, changed.after
-    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s, reason, actor,
-              None if after is None else list(after), changed.after_mode,
-              changed.singleton)  # fmt: skip
-    return Query(_RESCHEDULE, params, only)
-
-
-def retry(
-    run_id: UUID, actor: str | None, even_if_cancelled: bool, reason: str | None
-) -> Query[int]:
-    return Query(_RETRY, (run_id, actor, even_if_cancelled, reason), only)
 
 
 def channel(run_id: UUID | str) -> str:
@@ -185,7 +158,6 @@ _START_FOLLOWED = """
 select started.run::text, pgflowd.follow(%s)
   from pgflowd.start_runs(%s, %s::jsonb[], %s::uuid[]) as started (run)
 """
-MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
 _START_WISHED = f"""
 select (pgflowd.get_run(started.run_id, false) -> 'run')::text
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
@@ -195,14 +167,6 @@ select (pgflowd.get_run(started.run_id, false) -> 'run')::text
  order by one.nr
 """
 _GET = "select (pgflowd.get_run(%s, false) -> 'run')::text"
-_CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), %s)"
-_PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
-_RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
-_RESCHEDULE = f"""
-select pgflowd.reschedule(
-  %s, {MOMENT}, {MOMENT}, %s, coalesce(%s, session_user), %s::uuid[], %s, %s)
-"""
-_RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 LISTED_COLUMNS = """
 run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at,
 labels::text, share, undo_of, title

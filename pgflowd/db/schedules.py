@@ -11,14 +11,12 @@ from itertools import starmap
 from typing import NamedTuple
 from uuid import UUID
 
-from pgflowd.core.definition.schedule import Schedule, taken_problem
-from pgflowd.core.documents.schedules import Fired, ListedSchedule
-from pgflowd.core.json import decode, encode
+from pgflowd.core.definition.schedule import taken_problem
+from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.json import decode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db.query import Query, Rows, only
 from pgflowd.errors import Problem
-
-REPEATED = "repeated"  # the answer to what had been done before
 
 
 class DueSchedule(NamedTuple):
@@ -43,40 +41,6 @@ class ScheduleTrouble(NamedTuple):
 def list_schedules(flow_slug: str | None = None) -> Query[list[ListedSchedule]]:
     """Return all schedules, or those of one flow, by their names."""
     return Query(_LIST, (flow_slug,), _read_schedules)
-
-
-def set_schedule(name: str, flow_slug: str, schedule: Schedule, actor: str | None) -> Query[str]:
-    """Add or change a schedule; return `added`, `changed` or `repeated`."""
-    given = encode(schedule.input, what="input")
-    params = (name, flow_slug, " ".join(schedule.cron.split()), given, schedule.timezone,
-              schedule.overlap, schedule.catchup, actor)  # fmt: skip
-    return Query(_SET, params, only)
-
-
-def remove_schedule(name: str, actor: str | None) -> Query[str]:
-    """Delete a schedule; return its origin."""
-    query = "select pgflowd.remove_schedule(%s, coalesce(%s, session_user))"
-    return Query(query, (name, actor), only)
-
-
-def pause_schedule(name: str, actor: str | None) -> Query[str]:
-    """Let a schedule have no ticks."""
-    query = "select pgflowd.pause_schedule(%s, coalesce(%s, session_user))"
-    return Query(query, (name, actor), only)
-
-
-def resume_schedule(name: str, actor: str | None) -> Query[str]:
-    """Let it tick again."""
-    query = "select pgflowd.resume_schedule(%s, coalesce(%s, session_user))"
-    return Query(query, (name, actor), only)
-
-
-def fire_schedule(name: str, actor: str | None) -> Query[Fired]:
-    """Start a run of a schedule now."""
-    query = """
-    select run_id::text, status from pgflowd.fire_schedule(%s, coalesce(%s, session_user))
-    """
-    return Query(query, (name, actor), lambda rows: Fired(UUID(rows[0][0]), rows[0][1]))
 
 
 def taken_names(flow_slug: str, names: Sequence[str]) -> Query[list[Problem]]:
@@ -152,7 +116,4 @@ select name, flow_slug, cron, timezone, input::text, overlap, catchup, origin, n
 _TAKEN = """
 select name, flow_slug, origin from pgflowd.list_schedules()
  where name = any (%s) and (flow_slug <> %s or origin <> 'code')
-"""
-_SET = """
-select pgflowd.set_schedule(%s, %s, %s, %s::jsonb, %s, %s, %s, coalesce(%s, session_user))
 """

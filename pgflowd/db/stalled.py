@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import starmap
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
@@ -19,7 +18,7 @@ from pgflowd.core.documents.flows import StalledTask
 from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.text import counted, short_id
 from pgflowd.core.undecided import CYCLE, problem_of
-from pgflowd.db.query import Query, execute, only
+from pgflowd.db.query import Query, execute
 from pgflowd.db.waits import undecided_tasks
 
 Connection = psycopg.Connection[Any]
@@ -45,36 +44,6 @@ def findings_of_stalled(conn: Connection, stale_threshold_s: float) -> Iterator[
     task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
     text = f"{counted(len(found), 'task')}, the oldest {task}"
     yield warning("stalled", text, "see `pgflowd stalled list`")
-
-
-def requeue_task(
-    conn: Connection,
-    run_id: UUID,
-    step: str,
-    index: int,
-    stale_threshold_s: float,
-    reason: str | None = None,
-    actor: str | None = None,
-) -> bool:
-    """Put a stalled task back into its queue; this attempt does not count."""
-    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), actor, reason)
-    sql = "select pgflowd.requeue_task(%s, %s, %s, %s, coalesce(%s, session_user), %s)"
-    return bool(execute(conn, Query(sql, params, only)))
-
-
-def give_up_task(
-    conn: Connection,
-    run_id: UUID,
-    step: str,
-    index: int,
-    stale_threshold_s: float,
-    reason: str | None = None,
-    actor: str | None = None,
-) -> bool:
-    """Fail a stalled task for good, with a reason."""
-    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason, actor)
-    sql = "select pgflowd.give_up_task(%s, %s, %s, %s, %s, coalesce(%s, session_user))"
-    return bool(execute(conn, Query(sql, params, only)))
 
 
 _STALLED = """

@@ -9,11 +9,6 @@ from pgflowd.core.documents.undos import StepUndo
 from pgflowd.db.query import Query, Rows, only
 
 
-def undo(run_id: UUID, reason: str | None, actor: str | None, again: bool) -> Query[str]:
-    """Have a run undone; the answer is `wanted`, or `repeated`."""
-    return Query(_UNDO, (run_id, reason, actor, again), only)
-
-
 def has_undos(flow_slug: str) -> Query[bool]:
     """Whether a step of the flow has an undo."""
     return Query(_HAS_UNDOS, (flow_slug,), only)
@@ -28,7 +23,6 @@ def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
     return Query(_RUN_UNDOS, (run_id,), read)
 
 
-_UNDO = "select pgflowd.undo(%s, %s, coalesce(%s, session_user), %s)"
 _HAS_UNDOS = """
 select exists (select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s))
 """

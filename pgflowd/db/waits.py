@@ -1,18 +1,19 @@
-"""The queries about tasks that wait: which there are, what they have saved, and to wake one."""
+"""The queries about open tasks: which there are, what they have saved; and a person's claim."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import starmap
 from uuid import UUID
 
-from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents.people import HeldTask
 from pgflowd.core.documents.waits import OpenTask, SavedCheckpoint
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.undecided import Undecided
-from pgflowd.db.query import Query, Rows, only, uuid_of
+from pgflowd.db.query import Query, Rows, uuid_of
 
 
 def list_tasks(
@@ -63,9 +64,18 @@ def undecided_tasks() -> Query[list[Undecided]]:
     return Query(_UNDECIDED, (), lambda rows: list(starmap(Undecided, rows)))
 
 
-def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
-    """End the wait of a task."""
-    return Query(_WAKE, (*task, actor, reason), only)
+def claim(
+    flow_slug: str | None, caps: Sequence[str], lease_s: float, actor: str | None
+) -> Query[HeldTask | None]:
+    """Take a task of a flow, or of any, that needs these caps, or nothing, if there is one."""
+
+    def read(rows: Rows) -> HeldTask | None:
+        return HeldTask(*rows[0][:8], *map(_decoded, rows[0][8:])) if rows else None
+
+    given = (list(caps), timedelta(seconds=lease_s), actor)
+    if flow_slug is None:
+        return Query(_CLAIM_OF_ANY, given, read)
+    return Query(_CLAIM, (flow_slug, *given), read)
 
 
 _TASK_COLUMNS = """
@@ -81,7 +91,16 @@ _WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
 _UNDECIDED = """
 select flow_slug, kind, name, run_id::text, tasks from pgflowd.undecided_tasks()
 """
-_WAKE = "select pgflowd.task_wake(%s, %s, %s, coalesce(%s, session_user), %s)"
+_HELD = """
+select run_id, step_slug, task_index, task.flow_slug, token, attempt, max_attempts, lease_until,
+       input, flow_input
+"""
+_CLAIM_OF_ANY = _HELD + "from pgflowd.task_claim(null, %s::text[], %s, %s) as task"
+_CLAIM = f"""{_HELD}
+  from unnest(pgflowd.flows_of(%s)) as version (flow_slug)
+ cross join lateral pgflowd.task_claim(version.flow_slug, %s::text[], %s, %s) as task
+ limit 1
+"""  # of the oldest version that has one; of those after it none is asked for
 
 
 def _read_tasks(rows: Rows) -> list[OpenTask]:
@@ -89,3 +108,7 @@ def _read_tasks(rows: Rows) -> list[OpenTask]:
         replace(task, run_id=uuid_of(task.run_id), status=TaskStatus(task.status))
         for task in starmap(OpenTask, rows)
     ]
+
+
+def _decoded(value: bytes | None) -> object:
+    return None if value is None else decode(value)

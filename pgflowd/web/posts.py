@@ -20,9 +20,9 @@ from starlette.routing import Route
 from pgflowd.core.documents import versioned
 from pgflowd.core.payloads import Payloads
 from pgflowd.errors import AccessDenied, PgflowdError
-from pgflowd.web import answers
-from pgflowd.web.actions import ACTIONS, many_runs
-from pgflowd.web.actions.action import (
+from pgflowd.web import answers, many_runs
+from pgflowd.web.actions import (
+    ACTIONS,
     ActionRequest,
     ActionResult,
     Connection,
@@ -31,9 +31,9 @@ from pgflowd.web.actions.action import (
     bad_field,
     decoded,
 )
-from pgflowd.web.actions.many_runs import ChangedRuns, ChosenRuns
 from pgflowd.web.actors import actor_of
 from pgflowd.web.connections import Connections
+from pgflowd.web.many_runs import ChangedRuns, ChosenRuns
 from pgflowd.web.page_requests import root_of, wants_json
 
 Show = Callable[[Request, str, Any], Awaitable[Response]]  # a template with a document

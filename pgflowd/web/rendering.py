@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from jinja2.filters import do_forceescape
 
+from pgflowd.core import verbs
 from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.documents.markdown import PageBlock
 from pgflowd.core.metrics.counters import is_number
@@ -29,6 +30,7 @@ from pgflowd.core.timeline import reason
 from pgflowd.core.traceback_text import place_of
 from pgflowd.core.wait_text import ends_by, wait_text
 from pgflowd.errors import TITLES
+from pgflowd.web.actions import MANY_VERBS, flags_for, offered
 from pgflowd.web.assets import address_of
 from pgflowd.web.json_tree import JsonBranch
 from pgflowd.web.navigation import LETTERS, NAVIGATION
@@ -172,4 +174,5 @@ _environment.globals.update(
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
     run_grid=run_grid, spark=spark, part_query=part_query,
+    verbs=verbs, many_verbs=MANY_VERBS, offered=offered, flags_for=flags_for,
 )  # fmt: skip

@@ -11,8 +11,7 @@ from pathlib import Path
 from support.pages import blocks_of
 
 from pgflowd.cli.main import run
-from pgflowd.web.actions import ACTIONS
-from pgflowd.web.actions.run_verbs import RUN_VERBS
+from pgflowd.web.actions import ACTIONS, MANY_VERBS
 from pgflowd.web.login_files import read_secret
 
 PAGE = Path(__file__).parents[2] / "docs/operate/dashboard.md"
@@ -29,7 +28,7 @@ def test_each_action_is_there_with_its_fields():
 
 def test_each_verb_for_many_runs_is_named():
     (text,) = re.findall(rf"`{re.escape(_MANY)}` (.+?) up to", PAGE.read_text(), re.S)
-    assert all(verb[:4] in text for verb in RUN_VERBS)
+    assert all(verb.path[:4] in text for verb in MANY_VERBS)
 
 
 def test_the_files_of_the_service_are_made_as_the_page_says(tmp_path, monkeypatch):

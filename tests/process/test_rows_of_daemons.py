@@ -11,8 +11,10 @@ from support.covers import covers
 from support.daemon import is_completed, start_marked, start_run, terminate_all
 
 from pgflowd.core.documents.daemons import ListedDaemon
-from pgflowd.db.daemons import list_daemons, look_at_daemons, restart_worker
+from pgflowd.core.verbs import RESTART_WORKER
+from pgflowd.db.daemons import list_daemons, look_at_daemons
 from pgflowd.db.query import execute
+from pgflowd.db.verbs import calling
 from pgflowd.testing.until import until
 
 WITHIN_S = 20.0  # on a busy machine
@@ -98,7 +100,10 @@ def test_a_row_is_written_at_once_while_somebody_looks_and_silent_after_a_kill(
         (again,) = once(database, lambda found: found[0].heartbeat_at > first.heartbeat_at)
         terminate_all(database, "t: sweeper")
         worker = again.flows[0]["worker_id"]
-        assert execute(conn, restart_worker(worker, "jane", "leaks")) == "restarting"
+        assert (
+            execute(conn, calling(RESTART_WORKER, worker, actor="jane", reason="leaks"))
+            == "restarting"
+        )
         execute(conn, look_at_daemons())
     (again,) = once(database, lambda found: found[0].flows[0]["worker_id"] not in (worker, None))
     assert [each["reason"] for each in daemon.events("child.exited", child="worker alpha")]

@@ -22,9 +22,10 @@ from support.leases import LONG_SLEEP, LeaseDatabase, element
 from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
-from pgflowd.core.documents.flows import TaskKey
-from pgflowd.db import due, history, people, runs, schedules, tasks, workers
+from pgflowd.core.verbs import COMPLETE
+from pgflowd.db import due, history, runs, schedules, tasks, waits, workers
 from pgflowd.db.query import Query
+from pgflowd.db.verbs import calling
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
@@ -312,13 +313,13 @@ def a_task_woken(db: Grown) -> Call:
 
 
 def a_claim_of_a_person(db: Grown) -> Call:
-    return query_of(people.claim("f", (), 86400.0, "jane"))
+    return query_of(waits.claim("f", (), 86400.0, "jane"))
 
 
 def a_task_that_a_person_completes(db: Grown) -> Call:
     task = claim(db)[0]
     db.suspend(task)
-    return query_of(people.complete(TaskKey(*key(task)[:3]), "1", "jane", None))
+    return query_of(calling(COMPLETE, *key(task)[:3], output="1", actor="jane"))
 
 
 def a_sweeper_that_lies_down(db: Grown) -> Call:

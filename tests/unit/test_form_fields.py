@@ -9,7 +9,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd.errors import PgflowdError
-from pgflowd.web.actions.action import Fields
+from pgflowd.web.actions import Fields
 
 
 @covers("E511")

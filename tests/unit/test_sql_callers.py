@@ -16,6 +16,7 @@ from support.covers import covers
 from support.definers import DEFINERS
 
 import pgflowd
+from pgflowd.core.verbs import VERBS
 
 PACKAGE = Path(pgflowd.__file__).parent
 SQL = PACKAGE.parent / "sql"
@@ -124,6 +125,7 @@ def test_headers_name_exactly_the_sql_functions_and_views_that_call() -> None:
 
 def test_headers_name_callers_in_python_and_in_the_installer() -> None:
     in_python = calls(path.read_text() for path in PACKAGE.rglob("*.py"))
+    in_python |= {f"pgflowd.{verb.function}" for verb in VERBS}
     in_installer = calls(path.read_text() for path in SQL.glob("install/*.sql"))
 
     assert {file.path for file in FUNCTIONS if any(map(is_ours, file.named_callers))} == {

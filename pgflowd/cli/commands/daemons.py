@@ -18,6 +18,7 @@ from pgflowd.cli.lookup import find_daemon, find_worker
 from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER
 from pgflowd.cli.terminal.daemon_view import print_daemon, print_daemons
 from pgflowd.core.text import short_id
+from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.errors import AccessDenied
 
 if TYPE_CHECKING:
@@ -83,14 +84,16 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
     \b
     Example: pgflowd daemons restart 7f3a9c12 --reason "it takes too much memory"
     """
-    from pgflowd.db.daemons import REPEATED, list_daemons, restart_worker
+    from pgflowd.db import operations
+    from pgflowd.db.daemons import list_daemons
     from pgflowd.db.query import execute
 
     with database(app) as conn:
         worker_id = find_worker(lambda: execute(conn, list_daemons()), worker_word)
-        result = execute(conn, restart_worker(worker_id, None, reason))
+        operation = operations.perform(RESTART_WORKER, worker_id, reason=reason)
+        result = operations.run_sync(conn, operation)
     known = "is to be replaced already"
-    does = known if result == REPEATED else "finishes its tasks, and is replaced then"
+    does = known if result == "repeated" else "finishes its tasks, and is replaced then"
     text = f"the worker {short_id(worker_id)} {does}"
     app.print_result(text, worker_id=worker_id, result=result)
 

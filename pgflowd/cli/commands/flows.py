@@ -27,8 +27,8 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Group
-from pgflowd.cli.lookup import find_run, flow_slugs
-from pgflowd.cli.params import LIMIT_OPTION, REASON_OPTION, RUN
+from pgflowd.cli.lookup import find_run, flow_slugs, unknown_to
+from pgflowd.cli.params import FLOW, LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.terminal.flow_view import (
     print_flow,
     print_flows,
@@ -36,13 +36,12 @@ from pgflowd.cli.terminal.flow_view import (
     print_limits,
     print_versions,
 )
+from pgflowd.cli.verbs import changing
 from pgflowd.core.lookup import unknown_flow
-from pgflowd.errors import NotFound
+from pgflowd.core.verbs import DELETE_FLOW, PAUSE_FLOW, RESUME_FLOW
 
 if TYPE_CHECKING:
     import psycopg
-
-    from pgflowd.db.operations import Operation
 
 
 @click.group(cls=Group)
@@ -155,50 +154,8 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     print_graph(app, drawn, "json" if app.json else form)
 
 
-@flows.command()
-@flow_argument
-@click.option("--reason", metavar="TEXT", help="Why; `flows show` prints it.")
-@pass_app
-def pause(app: App, flow: str, reason: str | None) -> None:
-    """Pause a flow: none of its tasks begins, on any daemon. Its runs may be started.
-
-    Running tasks end normally; timers go on.
-
-    \b
-    Example: pgflowd flows pause send_email --reason "the mail server is down"
-    """
-    from pgflowd.db import operations
-
-    _change(app, flow, operations.pause_flow(flow, reason, None), "paused", "is paused already")
-
-
-@flows.command()
-@flow_argument
-@REASON_OPTION
-@pass_app
-def resume(app: App, flow: str, reason: str | None) -> None:
-    """Let a paused flow go on.
-
-    \b
-    Example: pgflowd flows resume send_email
-    """
-    from pgflowd.db import operations
-
-    _change(app, flow, operations.resume_flow(flow, reason, None), "resumed", "is not paused")
-
-
-def _change(app: App, flow: str, operation: Operation[bool], done: str, is_so: str) -> None:
-    """Perform an operation on a flow, and print what became of it."""
-    from pgflowd.db import operations
-
-    with database(app) as conn:
-        try:
-            was_changed = operations.run_sync(conn, operation)
-        except NotFound as error:
-            raise unknown_flow(flow, flow_slugs(conn)) from error
-    app.print_result(
-        f"flow {flow} {done if was_changed else is_so}", flow=flow, changed=was_changed
-    )
+for verb in (PAUSE_FLOW, RESUME_FLOW):
+    flows.add_command(changing(verb, "flow", FLOW, unknown_to))
 
 
 @flows.command()
@@ -215,7 +172,7 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
     """
     from pgflowd.core.definition.shape import undoable
     from pgflowd.core.undo import PREFIX
-    from pgflowd.db import flows
+    from pgflowd.db import flows, operations
     from pgflowd.db.query import execute
 
     with database(app) as conn:
@@ -230,7 +187,7 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         for slug in slugs:
-            flows.delete(conn, slug, reason)
+            operations.run_sync(conn, operations.perform(DELETE_FLOW, slug, reason=reason))
     app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
 
 

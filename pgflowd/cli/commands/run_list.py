@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_plans import label_option
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import FLOW, JSON, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType
+from pgflowd.cli.params import FLOW, JSON, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType, label_option
 from pgflowd.cli.terminal.run_view import print_runs
 from pgflowd.core.json import encode
 from pgflowd.core.redact import one_line

@@ -1,142 +1,461 @@
 """
-`pgflowd runs cancel`, `retry`, `pause` and `resume`: of runs that are named, or of many.
+The commands that change runs: those of the rows of `core.verbs`, which are made here, and
+`pgflowd runs reschedule`, `prune`, `signal`, `approve` and `reject`.
 
-They need the database and no daemon.
+They need the database and no daemon. A verb changes the runs that are named, or those that fit the
+filters of `runs list`. A run that refuses is reported, and keeps none of the others; what is
+printed as done has been committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_choice import OPEN, Change, Chosen, Done, change_chosen, choosing
 from pgflowd.cli.commands.run_following import follower_of, print_events
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_runs
-from pgflowd.cli.params import REASON_OPTION
+from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
+from pgflowd.cli.params import (
+    APPROVAL_STEP,
+    DURATION,
+    FLOW,
+    JSON,
+    LABELS,
+    REASON_OPTION,
+    RUN,
+    SIGNAL_NAME,
+    label_option,
+    time_options,
+)
+from pgflowd.cli.problems import for_each, print_outcomes
+from pgflowd.cli.terminal.task_view import receiver
+from pgflowd.cli.verbs import command_of
+from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.errors import NotRetryable
+from pgflowd.core.suggest import nearest
+from pgflowd.core.text import counted, duration, short_id
+from pgflowd.core.verbs import RESCHEDULE, RUN_VERBS, SignalReceipt, Verb
+from pgflowd.errors import AccessDenied, NotFound, PgflowdError, RunEnded
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.runs import Run
+    from pgflowd.core.documents.waits import ListedSignal
     from pgflowd.db.operations import Operation
 
+Done = tuple[str, Mapping[str, Any]]  # a line, and its document
+Change = Callable[["psycopg.Connection[Any]", UUID], Done]
 
-@click.command(cls=Command)
-@choosing(*OPEN)
-@REASON_OPTION
-@click.option("--undo", "then_undo", is_flag=True, help="Then undo them, whatever their flow says.")
-@pass_app
-def cancel(app: App, /, reason: str | None, then_undo: bool, **chosen: Any) -> None:
-    """Cancel runs, and stop their running tasks. Filters choose many.
+MAX_RUNS = 100_000  # at once; `list_runs` looks at no more
+NOTED = 10_000  # after so many pruned runs it says how far it is
+GIVEN_S = 1.0  # so long a command waits until a task has got its signal
+PAUSE_S = 0.02  # between two looks
 
-    \b
-    Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
-             pgflowd runs cancel 7f3a9c12 --undo
-             pgflowd runs cancel --flow import_orders --since 1h
-    """
+
+class Chosen(NamedTuple):
+    """Which runs a command changes: those that are named, or those that fit the filters."""
+
+    words: Sequence[str]
+    flow: str | None
+    statuses: Sequence[str]
+    since_s: float | None
+    labels: Sequence[tuple[str, str]]
+    is_sure: bool
+
+    @property
+    def has_filters(self) -> bool:
+        return bool(self.flow or self.statuses or self.since_s is not None or self.labels)
+
+
+def _of_many(verb: Verb[Any]) -> Command:
+    """The command of a verb on many runs."""
+
+    def act(app: App, /, then_follow: bool = False, **given: Any) -> None:
+        which = Chosen(**{name: given.pop(name) for name in Chosen._fields})
+        change = partial(_change, app, verb, given)
+        if then_follow:
+            _change_and_follow(app, verb, which, change)
+        else:
+            _change_chosen(app, verb, which, given, change)
+
+    names = [str(status) for status in verb.allowed]
+    before = [
+        click.Argument(["words"], metavar="[RUN]...", type=RUN, nargs=-1),
+        click.Option(["--flow"], type=FLOW, metavar="SLUG", help="Runs of this flow."),
+        click.Option(["--status", "statuses"], type=click.Choice(names), multiple=True,
+                     metavar="STATUS", help=f"{', '.join(names)}; may be repeated."),
+        click.Option(["--since", "since_s"], type=DURATION, metavar="DUR",
+                     help="Runs started within this time."),
+        click.Option(["--label", "labels"], **LABELS),
+        click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many."),
+    ]  # fmt: skip
+    follow = click.Option(["--follow", "then_follow"], is_flag=True, help=verb.follow)
+    return command_of(verb, act, before, [follow] if verb.follow else [])
+
+
+def _change(
+    app: App,
+    verb: Verb[Any],
+    given: Mapping[str, Any],
+    conn: psycopg.Connection[Any],
+    run_id: UUID,
+) -> Done:
+    """Change a run, and say what was done."""
     from pgflowd.db import operations
 
-    change = _changing(
-        "cancelled", lambda run_id: operations.cancel(run_id, reason, None, then_undo)
-    )
-    change_chosen(app, "cancel", Chosen(**chosen), OPEN, change)
+    try:
+        answer = operations.run_sync(conn, operations.perform(verb, run_id, **given))
+    except PgflowdError as error:
+        error.next = error.next and verb.with_options(error.next)
+        raise
+    if isinstance(answer, int):  # so many were deleted
+        more = f", with {counted(answer - 1, 'run')} that it started" if answer > 1 else ""
+        return f"run {run_id} {verb.done}{more}", {"run_id": str(run_id), "deleted": answer}
+    if answer.status is RunStatus.UNDO_FAILED:
+        app.note(f"`pgflowd runs undo {short_id(run_id)} --again` undoes what is left")
+    if verb.leads_to and answer.status not in verb.leads_to:
+        return f"run {run_id} is {answer.status.replace('_', ' ')} already", answer.to_json()
+    return f"run {run_id} {verb.done}", answer.to_json()
 
 
-@click.command(cls=Command)
-@choosing(RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED)
-@click.option("--even-if-cancelled", is_flag=True, help="Also retry cancelled runs.")
-@REASON_OPTION
-@click.option("--follow", "then_follow", is_flag=True, help="Then print their events.")
-@pass_app
-def retry(
-    app: App, /, even_if_cancelled: bool, reason: str | None, then_follow: bool, **chosen: Any
-) -> None:
-    """Retry the failed steps of runs; completed work stays. Filters choose many.
-
-    \b
-    Example: pgflowd runs retry @last --follow
-             pgflowd runs retry --flow send_email --since 1d
-    """
-    from pgflowd.db import operations
-
-    def retry_one(run_id: UUID) -> Any:
-        try:
-            return (yield from operations.retry(run_id, None, even_if_cancelled, reason))
-        except NotRetryable as error:
-            if "has never begun" in error.text:
-                raise
-            if RunStatus.CANCELLED in error.text:
-                error.next = "--even-if-cancelled retries it"
-            else:
-                error.next = "only a failed run can be retried; see `pgflowd runs show`"
-            raise
-
-    which = Chosen(**chosen)
-    if not then_follow:
-        change = _changing("retried", retry_one)
-        change_chosen(app, "retry", which, [RunStatus.FAILED], change)
-        return
-    if which.has_filters:
+def _change_and_follow(app: App, verb: Verb[Any], chosen: Chosen, change: Change) -> None:
+    """Change the runs that are named, and print what happens in them from then on."""
+    if chosen.has_filters:
         raise click.UsageError("--follow needs runs that are named")
     with database(app, listening=True) as conn:
-        follower = follower_of(app, conn, find_runs(conn, which.words), with_output=True)
+        run_ids = find_runs(conn, chosen.words)
+        follower = follower_of(app, conn, run_ids, with_output=True)
         follower.skip_past()
-        for run_id in follower.open:
-            operations.run_sync(conn, retry_one(run_id))
-            app.note(f"run {run_id} retried")
-        print_events(app, follower, None)
+        for run_id in run_ids:
+            line, _ = change(conn, run_id)
+            app.note(line)
+        print_events(app, follower, None, good=verb.good)
+
+
+def _change_chosen(
+    app: App, verb: Verb[Any], chosen: Chosen, given: Mapping[str, Any], change: Change
+) -> None:
+    """Change the runs that were chosen, and print what was done."""
+    if bool(chosen.words) == chosen.has_filters:
+        text = "name runs, or choose them by --flow, --status, --since or --label"
+        raise click.UsageError(f"{text}, and not both" if chosen.words else text)
+    set_ = (each.of for each in verb.arguments if each.of and given[each.name])
+    usual = next(set_, verb.chosen or verb.allowed)
+    with database(app) as conn:
+        act = partial(change, conn)
+        named = find_runs(conn, chosen.words)
+        found = named or _matching(conn, chosen, usual)
+        if found and (chosen.has_filters or verb.asks):
+            app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=chosen.is_sure)
+        if named:
+            for_each(app, "runs", named, act)
+            return
+        if not found:
+            app.note("there are no such runs")
+        _change_many(app, conn, found, act)
+
+
+def _matching(conn: psycopg.Connection[Any], chosen: Chosen, statuses: Sequence[str]) -> list[UUID]:
+    """The runs that fit the filters, in the order in which their locks are taken."""
+    from pgflowd.core.wishes import labels_json
+    from pgflowd.db.query import execute
+    from pgflowd.db.runs import list_runs
+
+    wanted, labels = chosen.statuses or statuses, labels_json(dict(chosen.labels))
+    found = execute(conn, list_runs(chosen.flow, wanted, chosen.since_s, MAX_RUNS, labels))
+    if chosen.flow and not found and chosen.flow not in (known := flow_slugs(conn)):
+        raise unknown_flow(chosen.flow, known)
+    return sorted(run.run_id for run in found)
+
+
+def _change_many(
+    app: App,
+    conn: psycopg.Connection[Any],
+    run_ids: Sequence[UUID],
+    change: Callable[[UUID], Done],
+) -> None:
+    """Change runs, fifty in a transaction; what is printed as done has been committed."""
+    from pgflowd.db.many_runs import change_many
+
+    documents: list[Mapping[str, Any]] = []
+    errors: list[PgflowdError] = []
+    for _, result in change_many(conn, run_ids, change):
+        if isinstance(result, PgflowdError):
+            errors.append(result)
+            continue
+        line, document = result
+        documents.append(document)
+        if not app.json:
+            app.print(line)
+    print_outcomes(app, "runs", documents, errors)
+
+
+MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
 
 
 @click.command(cls=Command)
-@choosing(RunStatus.STARTED, RunStatus.WAITING, RunStatus.QUARANTINED)
+@click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+@click.option(
+    "--after",
+    type=RUN,
+    metavar="RUN",
+    multiple=True,
+    help="Begin it when RUN has ended, instead of what it waits for; may be repeated.",
+)
+@click.option("--singleton", metavar="KEY", help="Its singleton key instead; none with ''.")
+@time_options
 @REASON_OPTION
 @pass_app
-def pause(app: App, /, reason: str | None, **chosen: Any) -> None:
-    """Pause runs: none of their tasks begins, and their timers stand still. Filters choose many.
-
-    Running tasks end normally. A run expires all the same.
+def reschedule(
+    app: App,
+    run: Sequence[str],
+    at: datetime | None,
+    delay: float | None,
+    expires: datetime | float | None,
+    after: Sequence[str],
+    singleton: str | None,
+    reason: str | None,
+) -> None:
+    """Let planned runs begin otherwise, or open runs expire at another time.
 
     \b
-    Example: pgflowd runs pause 7f3a9c12 --reason "the supplier is down"
+    Example: pgflowd runs reschedule 7f3a9c12 --at 2026-12-31T08:00
+             pgflowd runs reschedule @last --expires 2h
+             pgflowd runs reschedule @last:report --after 19bc0de4
     """
-    from pgflowd.db import operations
+    from pgflowd.core.wishes import begins_at, changed, expires_at
 
-    statuses = [RunStatus.STARTED, RunStatus.WAITING, RunStatus.QUARANTINED]
-    change = _changing("paused", lambda run_id: operations.pause(run_id, reason, None))
-    change_chosen(app, "pause", Chosen(**chosen), statuses, change)
+    if (at, delay, expires, singleton) == (None,) * 4 and not after:
+        raise click.UsageError("say what: --at, --delay, --expires, --after or --singleton")
+    begins, ends = begins_at(at, delay), expires_at(expires)
+    with database(app) as conn:
+        others = find_runs(conn, after) or None
+        given = changed(begins, ends, others, None, singleton) | {"reason": reason}
+        act = partial(_change, app, RESCHEDULE, given, conn)
+        for_each(app, "runs", find_runs(conn, run), act)
+
+
+def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """`runs delete` has this filter; somebody who tries it here is told."""
+    if value is not None:
+        text = (
+            "prune deletes by age: --keep-failed leaves all but completed runs, and `pgflowd runs"
+            " delete --status STATUS --label NAME=VALUE` deletes by status and label"
+        )
+        raise click.UsageError(text)
 
 
 @click.command(cls=Command)
-@choosing(RunStatus.PAUSED)
-@REASON_OPTION
+@click.option(
+    "--older-than", type=DURATION, required=True, metavar="DUR", help="That ended so long ago."
+)
+@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
+@label_option
+@click.option("--keep-failed", is_flag=True, help="Only runs that completed.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--status", hidden=True, expose_value=False, callback=_not_of_prune)
 @pass_app
-def resume(app: App, /, reason: str | None, **chosen: Any) -> None:
-    """Let paused runs go on. Filters choose many.
+def prune(
+    app: App,
+    older_than: float,
+    flow: str | None,
+    labels: Sequence[tuple[str, str]],
+    keep_failed: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete old runs, the oldest first, with all that belongs to them.
+
+    A run stays with its whole family while one of it is open or younger, and while somebody waits
+    for its end. The children of a run go with it, whatever their labels. A hundred at a time: it
+    may be interrupted, and goes on when it is called again.
 
     \b
-    Example: pgflowd runs resume 7f3a9c12
+    Example: pgflowd runs prune --older-than 30d --dry-run
+             pgflowd runs prune --older-than 7d --flow resize_images --label env=test --yes
+    """
+    with database(app) as conn:
+        if flow and flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        wanted = (older_than, flow, dict(labels), keep_failed)
+        if dry_run:
+            _print_pruned(app, sum(_parts(conn, *wanted, only_count=True)), dry_run=True)
+            return
+        if not yes:
+            found = sum(_parts(conn, *wanted, only_count=True))
+            age = duration(older_than)
+            app.confirm(f"delete {counted(found, 'run')} that ended over {age} ago?", yes=False)
+        gone = 0
+        try:
+            for part in _parts(conn, *wanted, only_count=False):
+                if (gone + part) // NOTED > gone // NOTED:
+                    app.note(f"{counted(gone + part, 'run')} deleted so far")
+                gone += part
+        except KeyboardInterrupt:
+            app.note(f"{counted(gone, 'run')} deleted; the same command goes on")
+            raise
+        _print_pruned(app, gone, dry_run=False)
+
+
+def _parts(
+    conn: psycopg.Connection[Any],
+    older_than_s: float,
+    flow: str | None,
+    labels: Mapping[str, str],
+    keep_failed: bool,
+    *,
+    only_count: bool,
+) -> Iterator[int]:
+    """How many runs each part deletes, or would."""
+    from pgflowd.db.pruning import prune_next
+    from pgflowd.db.query import execute
+
+    place, is_first = None, True
+    while True:
+        runs, place = execute(
+            conn,
+            prune_next(
+                older_than_s, flow, place,
+                labels=labels, keep_failed=keep_failed, only_count=only_count,
+                is_first=is_first,
+            ),
+        )  # fmt: skip
+        yield runs or 0
+        is_first = is_first and not runs
+        if place is None:
+            return
+
+
+def _print_pruned(app: App, runs: int, *, dry_run: bool) -> None:
+    done = "would be deleted" if dry_run else "deleted"
+    app.print_result(f"{counted(runs, 'run')} {done}", deleted=runs, dry_run=dry_run)
+
+
+@click.command(cls=Command)
+@click.argument("run", metavar="RUN", type=RUN)
+@click.argument("name", metavar="NAME", type=SIGNAL_NAME)
+@click.argument("payload", metavar="[JSON|-|@FILE]", type=JSON, default="null")
+@click.option("--dedup", metavar="KEY", help="Send it once for each key.")
+@pass_app
+def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> None:
+    """Send a signal to a run: to the first task that waits for NAME, now or later.
+
+    Its payload is JSON, by default null; - reads it from standard input, @FILE from a file.
+
+    \b
+    Example: pgflowd runs signal @last paid '{"amount": 12}'
     """
     from pgflowd.db import operations
 
-    change = _changing("resumed", lambda run_id: operations.resume(run_id, reason, None))
-    change_chosen(app, "resume", Chosen(**chosen), [RunStatus.PAUSED], change)
+    with database(app) as conn:
+        run_id = find_run(conn, run)
+        _send(app, conn, run_id, operations.signal(run_id, name, payload, None, dedup))
 
 
-def _changing(done: str, operation: Callable[[UUID], Operation[Run]]) -> Change:
-    """Perform the operation on a run, and say what was done."""
+def _answering(name: str, help: str, example: str, *, is_approved: bool) -> Command:
+    """The command of an answer."""
+
+    @click.command(name, cls=Command, help=f"{help}\n\n\b\nExample: {example}")
+    @click.argument("run", metavar="RUN", type=RUN)
+    @click.argument("step", metavar="STEP", type=APPROVAL_STEP)
+    @click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
+    @pass_app
+    def answer(app: App, run: str, step: str, note: str) -> None:
+        _answer(app, run, step, is_approved, note)
+
+    return answer
+
+
+approve = _answering(
+    "approve",
+    "Approve STEP of a run, which waits for that.",
+    'pgflowd runs approve 7f3a9c12 approve --note "looks fine"',
+    is_approved=True,
+)
+reject = _answering(
+    "reject",
+    "Reject STEP of a run, which waits for approval; the step fails.",
+    'pgflowd runs reject 7f3a9c12 approve --note "wrong address"',
+    is_approved=False,
+)
+
+
+def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None:
     from pgflowd.db import operations
 
-    def change(conn: psycopg.Connection[Any], run_id: UUID) -> Done:
-        run = operations.run_sync(conn, operation(run_id))
-        ended = done == "resumed" and run.has_ended
-        return f"run {run_id} {f'is {run.status} already' if ended else done}", run.to_json()
+    with database(app) as conn:
+        run_id = find_run(conn, run)
+        answer = operations.answer(run_id, step, is_approved, note, None, None)
+        try:
+            _send(app, conn, run_id, answer, "approved" if is_approved else "rejected")
+        except NotFound:
+            known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
+            close = nearest(step, known)
+            remedy = f"did you mean '{close}'?" if close else f"its steps are {', '.join(known)}"
+            message = f"run {short_id(run_id)} has no step '{step}'"
+            raise NotFound(message, next=remedy) from None
 
-    return change
+
+def _send(
+    app: App,
+    conn: psycopg.Connection[Any],
+    run_id: UUID,
+    operation: Operation[SignalReceipt],
+    answer: str = "",
+) -> None:
+    """Send a signal, and print which task got it, or which has the answer."""
+    from pgflowd.db import operations
+
+    try:
+        sent = operations.run_sync(conn, operation)
+    except RunEnded as error:
+        error.next = f"`pgflowd runs show {short_id(run_id)}` shows what became of it"
+        raise
+    try:
+        found = _given(conn, sent)
+    except AccessDenied:  # a role that starts runs and reads none
+        found = None
+    if found is None:
+        app.print_result(
+            f"signal sent to run {short_id(run_id)}", signal_id=sent.signal_id, run_id=str(run_id)
+        )
+        return
+    app.print_result(_became(found, sent, answer), **found.to_json())
+
+
+def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
+    """What became of a signal, or of an answer."""
+    name, run = one_line(signal.name, 60), f"run {short_id(signal.run_id)}"
+    if answer and signal.step_slug:
+        return f"{answer} {name} of {run}"
+    what = f"{answer} {name} of {run}" if answer else f"signal {name} for {run}"
+    was_sent = "" if signal.sent_at == sent.at else "sent before, "
+    if signal.step_slug:
+        return f"{what}: {was_sent}given to {receiver(signal)}"
+    return f"{what}: {was_sent}kept until a task waits for it"
+
+
+def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:
+    """The signal, when a task has got it, at once if none waits for it, or a second later."""
+    from pgflowd.db.query import execute
+    from pgflowd.db.signals import get_signal
+
+    until = time.monotonic() + GIVEN_S
+    while True:
+        found = execute(conn, get_signal(sent.signal_id))
+        if found is None:
+            return None
+        known, is_awaited = found
+        if known.step_slug is not None or not is_awaited or time.monotonic() >= until:
+            return known
+        time.sleep(PAUSE_S)

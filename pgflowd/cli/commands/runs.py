@@ -8,45 +8,41 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_choice import runs_argument
-from pgflowd.cli.commands.run_deletes import delete, prune
 from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
 from pgflowd.cli.commands.run_list import list_
 from pgflowd.cli.commands.run_log import log
 from pgflowd.cli.commands.run_output import output
-from pgflowd.cli.commands.run_plans import reschedule, wish_options, wishes_of
-from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.commands.run_tasks import tasks
-from pgflowd.cli.commands.run_undos import undo
-from pgflowd.cli.commands.run_verbs import cancel, pause, resume, retry
+from pgflowd.cli.commands.run_verbs import MADE, approve, prune, reject, reschedule, signal
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
-from pgflowd.cli.params import DURATION, FLOW, JSON, RUN
+from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, F, label_option, time_options
 from pgflowd.cli.terminal.run_view import (
     print_run,
     print_value,
 )
 from pgflowd.core.lookup import unknown_flow
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.wishes import AFTER_MODES, CONFLICTS
 from pgflowd.errors import UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.documents.runs import Run
+    from pgflowd.core.wishes import Wishes
     from pgflowd.db.operations import Operation
 
-STATUSES = tuple(map(str, RunStatus))
-
 run_argument = click.argument("run", metavar="RUN", type=RUN)
+runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
 timeout_option = click.option(
     "--timeout", type=DURATION, metavar="DUR", help="Stop waiting after this time; the runs go on."
 )
@@ -61,6 +57,48 @@ def runs() -> None:
     \b
     Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
     """
+
+
+def wish_options(command: F) -> F:
+    """What a start may ask for: times, runs before it, labels, a singleton key."""
+    for option in (
+        click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
+                     help=f"While another run has the key: {', '.join(CONFLICTS)}."),
+        click.option("--singleton", metavar="KEY",
+                     help="Only one run at a time has this key; none with ''."),
+        label_option,
+        click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
+                     help="completed, the default: cancel it if one of them does not complete;"
+                          " ended: begin it all the same."),
+        click.option("--after-key", "after_keys", metavar="KEY", multiple=True,
+                     help="Likewise, the run of FLOW that was started with this key."),
+        click.option("--after", type=RUN, metavar="RUN", multiple=True,
+                     help="Begin it when RUN has ended; may be repeated."),
+    ):  # fmt: skip
+        command = option(command)
+    return time_options(command)
+
+
+def wishes_of(
+    conn: psycopg.Connection[Any],
+    at: datetime | None,
+    delay: float | None,
+    expires: datetime | float | None,
+    after: Sequence[str] = (),
+    after_keys: Sequence[str] = (),
+    after_mode: str | None = None,
+    labels: Sequence[tuple[str, str]] = (),
+    singleton: str | None = None,
+    on_conflict: str | None = None,
+) -> Wishes:
+    """The wishes that the options name."""
+    given: dict[str, Any] = {
+        "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
+        "singleton": singleton, "on_conflict": on_conflict,
+        "after": find_runs(conn, after) or None, "after_keys": after_keys or None,
+        "after_mode": after_mode,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 
 
 @runs.command()
@@ -219,8 +257,5 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
         wait_for(app, conn, find_runs(conn, run), timeout)
 
 
-for _command in (
-    list_, log, output, tasks, cancel, retry, undo, pause, resume, reschedule, signal, approve,
-    reject, delete, prune,
-):  # fmt: skip
+for _command in (list_, log, output, tasks, *MADE, reschedule, signal, approve, reject, prune):
     runs.add_command(_command)

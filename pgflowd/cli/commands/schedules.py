@@ -7,7 +7,7 @@ They need the database; ticks need a daemon. `cli.terminal.schedule_view` prints
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,17 +17,17 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam, begin_with
 from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
+from pgflowd.cli.verbs import changing, perform_on
 from pgflowd.core.definition.schedule import Overlap, Schedule
 from pgflowd.core.lookup import unknown_flow, unknown_schedule
+from pgflowd.core.verbs import FIRE, PAUSE_SCHEDULE, REMOVE_SCHEDULE, RESUME_SCHEDULE
 from pgflowd.errors import NotFound
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.documents.schedules import ListedSchedule
-    from pgflowd.db.operations import Operation
 
-T = TypeVar("T")
 name_argument = click.argument("name", metavar="NAME", type=SCHEDULE)
 
 
@@ -101,45 +101,11 @@ def fire(app: App, name: str) -> None:
     \b
     Example: pgflowd schedules fire nightly
     """
-    from pgflowd.db import schedule_operations
-
-    fired = _perform(app, name, schedule_operations.fire(name, None))
+    fired = perform_on(app, FIRE, name, _unknown)
     text = f"run {fired.run_id} {fired.status}"
     if not fired.is_new:
         text = f"run {fired.run_id} of {name} has not ended, and its overlap is {Overlap.SKIP}"
     app.print_result(app.out.folded(text), name=name, **fired.to_json())
-
-
-@schedules.command()
-@name_argument
-@pass_app
-def pause(app: App, name: str) -> None:
-    """Let a schedule have no ticks until it is resumed. Its runs go on.
-
-    \b
-    Example: pgflowd schedules pause nightly
-    """
-    from pgflowd.db import schedule_operations
-
-    changed = _perform(app, name, schedule_operations.pause(name, None))
-    text = f"schedule {name} {'paused' if changed else 'is paused already'}"
-    app.print_result(text, name=name, changed=changed)
-
-
-@schedules.command()
-@name_argument
-@pass_app
-def resume(app: App, name: str) -> None:
-    """Let a paused schedule tick from now on. Ticks of the pause are not run.
-
-    \b
-    Example: pgflowd schedules resume nightly
-    """
-    from pgflowd.db import schedule_operations
-
-    changed = _perform(app, name, schedule_operations.resume(name, None))
-    text = f"schedule {name} {'resumed' if changed else 'is not paused'}"
-    app.print_result(text, name=name, changed=changed)
 
 
 @schedules.command()
@@ -181,14 +147,14 @@ def add(
              pgflowd schedules add poll fetch_orders "@every 15m" --input '{"full": false}'
     """
     from pgflowd.core.ticks import in_words, ticks_after
-    from pgflowd.db import operations, schedule_operations
+    from pgflowd.db import operations
     from pgflowd.db.query import database_time, execute
 
     given = {} if input_ is None else input_
     wanted = Schedule(cron, given, timezone, overlap, catchup)  # type: ignore[arg-type]
     with database(app) as conn:
         try:
-            changed = operations.run_sync(conn, schedule_operations.add(name, flow, wanted, None))
+            changed = operations.run_sync(conn, operations.add_schedule(name, flow, wanted, None))
         except NotFound as error:
             raise unknown_flow(flow, flow_slugs(conn)) from error
         now = execute(conn, database_time())
@@ -209,9 +175,7 @@ def remove(app: App, name: str) -> None:
     \b
     Example: pgflowd schedules remove morning
     """
-    from pgflowd.db import schedule_operations
-
-    origin = _perform(app, name, schedule_operations.remove(name, None))
+    origin = perform_on(app, REMOVE_SCHEDULE, name, _unknown)
     app.print_result(f"schedule {name} is removed", name=name, removed=True, origin=origin)
     if origin == "code":
         app.note("it comes back when a worker whose code has it starts; `pause` lasts")
@@ -223,30 +187,23 @@ def _zones() -> list[str]:
     return sorted(available_timezones())
 
 
-def _perform(app: App, name: str, operation: Operation[T]) -> T:
-    """Perform an operation on a schedule that must exist."""
-    from pgflowd.db import operations
-
-    with database(app) as conn:
-        try:
-            return operations.run_sync(conn, operation)
-        except NotFound as error:
-            raise unknown_schedule(name, _names(conn)) from error
-
-
 def _find(conn: psycopg.Connection[Any], name: str) -> ListedSchedule:
-    from pgflowd.db.query import execute
-    from pgflowd.db.schedules import list_schedules
-
-    listed = execute(conn, list_schedules())
-    found = next((each for each in listed if each.name == name), None)
+    found = _listed(conn).get(name)
     if found is None:
-        raise unknown_schedule(name, [each.name for each in listed])
+        raise _unknown(conn, name)
     return found
 
 
-def _names(conn: psycopg.Connection[Any]) -> list[str]:
+def _unknown(conn: psycopg.Connection[Any], name: str) -> NotFound:
+    return unknown_schedule(name, _listed(conn))
+
+
+def _listed(conn: psycopg.Connection[Any]) -> dict[str, ListedSchedule]:
     from pgflowd.db.query import execute
     from pgflowd.db.schedules import list_schedules
 
-    return [each.name for each in execute(conn, list_schedules())]
+    return {each.name: each for each in execute(conn, list_schedules())}
+
+
+for verb in (PAUSE_SCHEDULE, RESUME_SCHEDULE):
+    schedules.add_command(changing(verb, "name", SCHEDULE, _unknown))

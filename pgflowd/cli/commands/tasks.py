@@ -1,31 +1,69 @@
-"""`pgflowd tasks`: list open tasks, end the wait of one, and do one by hand."""
+"""
+`pgflowd tasks`, `stalled` and `dead`: list open, stalled and failed tasks, and decide about them.
+
+They need the database and no daemon. A person does what else a worker does, but sends no
+heartbeats, so a claim asks for a lease that is long enough. The daemon's sweeper recovers stalled
+tasks by itself: `pgflowd stalled` is for tasks that stall again and again, and for times without a
+daemon; it never touches a running task.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.task_people import claim, complete, extend, fail, release
 from pgflowd.cli.connect import database
-from pgflowd.cli.groups import Group
+from pgflowd.cli.groups import Command, Group
 from pgflowd.cli.idle_flows import note_paused
-from pgflowd.cli.lookup import find_run, find_task
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, NEEDS, RUN, WAITING_TASK
+from pgflowd.cli.lookup import find_run, find_task, flow_slugs
+from pgflowd.cli.params import (
+    DURATION,
+    FLOW,
+    LIMIT_OPTION,
+    NEEDS,
+    OPEN_TASK,
+    RUN,
+    TASK,
+    WAITING_TASK,
+)
+from pgflowd.cli.terminal.history_view import print_dead
 from pgflowd.cli.terminal.task_view import print_tasks
+from pgflowd.cli.verbs import command_of
+from pgflowd.core.documents import plain
+from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.json import encode
+from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
-from pgflowd.core.text import task_name
-from pgflowd.errors import NotFound, NotOpen
+from pgflowd.core.text import ago, brief, short_id, task_name
+from pgflowd.core.verbs import (
+    COMPLETE,
+    EXTEND,
+    FAIL,
+    GIVE_UP,
+    MAX_LEASE_S,
+    RELEASE,
+    REQUEUE,
+    TOKEN,
+    WAKE,
+    Verb,
+)
+from pgflowd.errors import LeaseLost, NotFound, NotOpen
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.flows import TaskKey
+    from pgflowd.core.documents.flows import StalledTask, TaskKey
+    from pgflowd.core.documents.people import HeldTask
 
 STATUSES = tuple(map(str, OPEN_TASK_STATUSES))
-_WAITING = "`pgflowd tasks list --status waiting` lists the tasks that wait"
+LATE = "late"
+AS: dict[str, Any] = {
+    "metavar": "NAME", "help": "Who does it; by default the database's user."
+}  # fmt: skip
 
 
 @click.group(cls=Group)
@@ -52,7 +90,7 @@ def tasks() -> None:
 )  # fmt: skip
 @LIMIT_OPTION
 @pass_app
-def list_(
+def list_open(
     app: App,
     statuses: Sequence[str],
     flow: str | None,
@@ -88,31 +126,261 @@ def list_(
 
 
 @tasks.command()
-@click.argument("task", metavar="TASK", type=WAITING_TASK)
-@click.option("--reason", metavar="TEXT", help="Why.")
+@click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
+@click.option(
+    "--caps",
+    type=NEEDS,
+    metavar="A,B",
+    default=(),
+    help="Only a task that needs something, and no more than these.",
+)
+@click.option("--as", "actor", **AS)
+@click.option(
+    "--lease", type=DURATION, metavar="DUR", default="1d",
+    help="How long it is theirs, up to 30d; by default 1d.",
+)  # fmt: skip
 @pass_app
-def wake(app: App, task: str, reason: str | None) -> None:
-    """End the wait of a task now: its sleep is over, or its signal did not come.
+def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, lease: float) -> None:
+    """Take a task of FLOW, or of any flow, by default one that needs no caps; the oldest first.
+
+    Nobody else gets it until --lease is over; then it is queued again. Exit code 1: there is none.
 
     \b
-    Example: pgflowd tasks wake 7f3a9c12/remind#0 --reason "the customer called"
+    Example: pgflowd tasks claim contracts --caps human.review --as jane --lease 2d
     """
+    from pgflowd.db.query import execute
+    from pgflowd.db.waits import claim
+
+    _check_lease(lease)
+    with database(app) as conn:
+        known = flow_slugs(conn)
+        if flow is not None and known and flow not in known:
+            raise unknown_flow(flow, known)
+        task = execute(conn, claim(flow, caps, lease, actor))
+    if app.json:
+        app.print_document(task=None if task is None else task.to_json())
+    elif task is not None:
+        _print_claimed(app, task, actor)
+    if task is None:
+        able = f" that needs {', '.join(caps)}" if caps else ""
+        of_flow, option = (f" of {flow}", f" --flow {flow}") if flow else ("", "")
+        app.note(f"no task{of_flow} is ready{able}; see `pgflowd tasks list{option}`")
+        app.exit(ExitCode.NO)
+
+
+def _check_lease(lease_s: float) -> None:
+    if not 0 < lease_s <= MAX_LEASE_S:
+        raise click.UsageError("--lease is more than nothing and 30d at most")
+
+
+def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
+    name = task_name(*task.key)
+    until = f"{task.lease_until.astimezone():%Y-%m-%d %H:%M}"
+    app.print(f"{name}  token {task.token}  until {until}")
+    for label, value in (("run", task.flow_input), ("input", task.input)):
+        if value not in (None, {}):
+            app.print(f"  {label:5}  {app.out.shown(app.hide(brief(value, 1000)))}")
+    by = f" --as {shlex.quote(actor)}" if actor else ""
+    app.hint([
+        (f"pgflowd tasks complete {name} OUTPUT{by}", "OUTPUT is JSON"),
+        (f"pgflowd tasks release {name}{by}", "give it back"),
+    ])  # fmt: skip
+
+
+@tasks.command()
+@click.argument("task", metavar="TASK", type=OPEN_TASK)
+@click.option(
+    "--lease", type=DURATION, metavar="DUR", required=True,
+    help="How long it stays theirs from now on, up to 30d.",
+)  # fmt: skip
+@click.option("--as", "actor", **AS)
+@click.option(TOKEN.flag, type=int, metavar="N", help=TOKEN.help)
+@pass_app
+def extend(app: App, task: str, lease: float, actor: str | None, token: int | None) -> None:
+    """Keep a task that is claimed for longer. A lease that lasts for longer stays.
+
+    \b
+    Example: pgflowd tasks extend 7f3a9c12/review#0 --lease 2d --as jane
+    """
+    from pgflowd.db import operations
+
+    _check_lease(lease)
     with database(app) as conn:
         key = find_task(conn, task)
-        result = _wake(conn, key, reason)
-    app.print_result(f"{task_name(*key)}  {result}", **key.to_json(), result=result)
+        extending = operations.perform(EXTEND, *key, lease=lease, token=token, actor=actor)
+        until = operations.run_sync(conn, extending)
+    shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
+    result = plain({"lease_until": until})
+    app.print_result(f"{task_name(*key)}  until {shown}", **key.to_json(), **result)
 
 
-for command in (claim, extend, complete, fail, release):
-    tasks.add_command(command)
+def _of_task(verb: Verb[str]) -> Command:
+    """The command of a verb on a task, which prints what the task became."""
+
+    def act(app: App, /, task: str, **given: Any) -> None:
+        from pgflowd.db import operations
+
+        if given.get("delay") and given.get("needs"):
+            raise click.UsageError("--delay and --needs exclude each other")
+        if "output" in given:
+            given["output"] = encode(given["output"], what="output")
+        with database(app) as conn:
+            key = find_task(conn, task)
+            try:
+                result = operations.run_sync(conn, operations.perform(verb, *key, **given))
+            except (LeaseLost, NotFound, NotOpen) as error:
+                of = "--status waiting" if verb is WAKE else f"--run {short_id(key.run_id)}"
+                shows = "lists the tasks that wait" if verb is WAKE else "shows its open tasks"
+                error.next = f"`pgflowd tasks list {of}` {shows}"
+                raise
+        app.print_result(f"{task_name(*key)}  {result}", **key.to_json(), result=result)
+        if result == LATE:
+            app.note("its run or step had ended before; what was reported is kept with the attempt")
+            app.exit(ExitCode.NO)
+
+    word = WAITING_TASK if verb is WAKE else OPEN_TASK
+    argument = click.Argument(["task"], metavar="TASK", type=word)
+    by_person = [click.Option(["--as", "actor"], **AS)] if TOKEN in verb.arguments else []
+    return command_of(verb, act, [argument], by_person)
 
 
-def _wake(conn: psycopg.Connection[Any], key: TaskKey, reason: str | None) -> str:
+for verb in (WAKE, COMPLETE, FAIL, RELEASE):
+    tasks.add_command(_of_task(verb))
+
+
+@click.group(cls=Group)
+def stalled() -> None:
+    """List, requeue and fail stalled tasks, which no worker works on or will meet.
+
+    They are started, and their worker has vanished; or queued, and their message is gone.
+    TASK is RUN/STEP#INDEX.
+
+    \b
+    Example: pgflowd stalled requeue --all
+    """
+
+
+@stalled.command("list")
+@pass_app
+def list_stalled(app: App) -> None:
+    """List the stalled tasks, oldest first.
+
+    \b
+    Example: pgflowd stalled list
+    """
+    from pgflowd.db.query import database_time, execute
+
+    with database(app) as conn:
+        found, now = _found(app, conn), execute(conn, database_time())
+    if app.json:
+        app.print_document(tasks=[task.to_json() for task in found])
+        return
+    if not found:
+        app.note("no task is stalled")
+        return
+    rows = [
+        (
+            task_name(*task.key),
+            task.flow_slug,
+            ago(task.stalled_at, now),
+            str(task.attempt),
+            str(task.times),
+            task.reason,
+        )
+        for task in found
+    ]
+    titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
+    losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
+    app.print_table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+
+
+def _of_stalled(verb: Verb[bool]) -> Command:
+    """The command of a verb on tasks that are stalled; it leaves and reports those that are not."""
+
+    def act(app: App, /, words: Sequence[str], all_: bool, **given: Any) -> None:
+        if bool(words) == all_:
+            raise click.UsageError("name tasks, or give --all")
+        changed, left = _change_each(app, verb, words, given)
+        if app.json:
+            documents = [[key.to_json() for key in keys] for keys in (changed, left)]
+            app.print_document(**{verb.done: documents[0], "left": documents[1]})
+        for key in changed if not app.json else []:
+            app.print(f"{task_name(*key)}  {verb.done}")
+        for key in left:
+            app.note(f"{task_name(*key)} is not stalled; it was left as it is")
+        if not (changed or left):
+            app.note("no task is stalled")
+        if left and not all_:
+            app.exit(ExitCode.REFUSED)
+
+    before = [
+        click.Argument(["words"], metavar="[TASK]...", type=TASK, nargs=-1),
+        click.Option(["--all", "all_"], is_flag=True, help="Every stalled task."),
+    ]
+    return command_of(verb, act, before)
+
+
+def _change_each(
+    app: App, verb: Verb[bool], words: Sequence[str], given: dict[str, Any]
+) -> tuple[list[TaskKey], list[TaskKey]]:
+    """The tasks that were changed, of those that words name, or of all; and the others."""
+    from pgflowd.db import operations
+
+    changed: list[TaskKey] = []
+    left: list[TaskKey] = []
+    given["stale_threshold"] = app.settings.recovery.stale_threshold_s
+    with database(app) as conn:
+        keys = [find_task(conn, word) for word in words]
+        for key in dict.fromkeys(keys or [task.key for task in _found(app, conn)]):
+            operation = operations.perform(verb, *key, **given)
+            (changed if operations.run_sync(conn, operation) else left).append(key)
+    return changed, left
+
+
+def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
     from pgflowd.db.query import execute
-    from pgflowd.db.waits import wake
+    from pgflowd.db.stalled import stalled_tasks
 
-    try:
-        return execute(conn, wake(key, None, reason))
-    except (NotFound, NotOpen) as error:
-        error.next = _WAITING
-        raise
+    return execute(conn, stalled_tasks(app.settings.recovery.stale_threshold_s))
+
+
+stalled.add_command(_of_stalled(REQUEUE))
+stalled.add_command(_of_stalled(GIVE_UP))
+
+
+@click.group(cls=Group)
+def dead() -> None:
+    """List dead letters: tasks that have failed for good, and their runs with them.
+
+    `runs retry` lets their runs go on.
+
+    \b
+    Example: pgflowd dead list --flow send_email
+    """
+
+
+@dead.command("list")
+@click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
+@click.option("--since", type=DURATION, metavar="DUR", help="Of runs started within this time.")
+@LIMIT_OPTION
+@pass_app
+def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> None:
+    """List the tasks that failed for good, those of the newest runs first.
+
+    \b
+    Example: pgflowd dead list --flow send_email --since 1d
+    """
+    from pgflowd.db.history import dead_letters
+    from pgflowd.db.query import database_time, execute
+
+    with database(app) as conn:
+        found = execute(conn, dead_letters(flow, since, limit))
+        if flow and not found and flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        now = execute(conn, database_time())
+    if app.json:
+        app.print_document(tasks=[dead.to_json() for dead in found])
+    elif found:
+        print_dead(app, found, now)
+    else:
+        app.note("there are no such tasks" if flow or since else "no task has failed for good")

@@ -21,11 +21,13 @@ from pgflowd.cli.daemon_client import NotRunning, ask
 from pgflowd.cli.top.flow_rows import FlowFacts
 from pgflowd.cli.top.model import Act, State, TopView, Verb
 from pgflowd.cli.top.seen import MAX_RUNS, Seen
+from pgflowd.core import verbs
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import short_id
+from pgflowd.core.verbs import Target
 from pgflowd.db import operations, schema
 from pgflowd.db.connection import Limits, connect
 from pgflowd.db.flows import list_flows
@@ -44,6 +46,10 @@ MIN_RETRY_S, MAX_RETRY_S = 0.5, 5.0  # between two attempts to reach a database 
 MAX_EVENTS = 500
 PIECES = 10  # of the last hour
 _ERRORS = (PgflowdError, psycopg.Error, OSError)
+_VERBS: dict[Verb, verbs.Verb[Any]] = {
+    Verb.PAUSE: verbs.PAUSE_FLOW, Verb.RESUME: verbs.RESUME_FLOW,
+    Verb.CANCEL: verbs.CANCEL, Verb.RETRY: verbs.RETRY,
+}  # fmt: skip
 _STATUSES = {str(status) for status in RunStatus}
 
 T = TypeVar("T")
@@ -75,27 +81,18 @@ class TopSource:
 
     def act(self, act: Act) -> str:
         """Do what a person wants; return what became of it."""
-        slug = act.target
+        slug, verb = act.target, _VERBS[act.verb]
         try:
-            if act.verb is Verb.PAUSE:
-                operation: Any = operations.pause_flow(slug, None, None)
-            elif act.verb is Verb.RESUME:
-                operation = operations.resume_flow(slug, None, None)
-            elif act.verb is Verb.CANCEL:
-                operation = operations.cancel(UUID(act.target), None, None)
-            else:
-                operation = operations.retry(UUID(act.target), None, False, None)
+            operation = operations.perform(verb, slug)
             was_changed = self._call(lambda conn: operations.run_sync(conn, operation))
         except _ERRORS as error:
             if isinstance(error, NotRetryable) and "even_if_cancelled" in (error.next or ""):
                 command = f"pgflowd runs retry {short_id(slug)} --even-if-cancelled"
                 error.next = f"`{command}` retries it"
             return self._text(error)
-        done = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.CANCEL: "cancelled"}
-        if act.verb in (Verb.PAUSE, Verb.RESUME):
-            so = "is paused already" if act.verb is Verb.PAUSE else "is not paused"
-            return one_line(f"flow {slug} {done[act.verb] if was_changed else so}")
-        return f"run {short_id(slug)} {done.get(act.verb, 'retried')}"
+        if verb.target is Target.FLOW:
+            return one_line(f"flow {slug} {verb.done if was_changed else verb.is_so}")
+        return f"run {short_id(slug)} {verb.done}"
 
     def close(self) -> None:
         if self._conn is not None:

@@ -11,14 +11,15 @@ import pytest
 from support.leases import LeaseDatabase
 
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
+from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.db.daemons import (
     DAEMONS_LOOKED_AT,
     list_daemons,
     look_at_daemons,
-    restart_worker,
     tell_daemon,
 )
 from pgflowd.db.query import execute
+from pgflowd.db.verbs import calling
 from pgflowd.errors import NotFound
 
 
@@ -146,7 +147,10 @@ def test_a_worker_is_deprecated_once_with_a_reason(any_core: LeaseDatabase) -> N
     flow = db.flow()
     worker = db.worker(flow)
 
-    answers = [execute(db.conn, restart_worker(worker, "jane", "leaks")) for _ in range(2)]
+    answers = [
+        execute(db.conn, calling(RESTART_WORKER, worker, actor="jane", reason="leaks"))
+        for _ in range(2)
+    ]
 
     assert answers == ["restarting", "repeated"]
     assert db.value("select deprecated_at is not null from pgflow.workers")
@@ -154,7 +158,7 @@ def test_a_worker_is_deprecated_once_with_a_reason(any_core: LeaseDatabase) -> N
     data = {"queue": flow, "worker": str(worker)}
     assert action == ("jane", "restart_worker", flow, "leaks", data)
     with pytest.raises(NotFound, match="no running worker"):
-        execute(db.conn, restart_worker(uuid.uuid4(), None, None))
+        execute(db.conn, calling(RESTART_WORKER, uuid.uuid4()))
 
 
 def test_a_worker_that_has_stopped_is_not_restarted(own: LeaseDatabase) -> None:

@@ -41,7 +41,7 @@ begin
   end if;
   if run.status <> 'failed' then
     raise exception 'run % has not failed: it is %', retry.run_id, run.status
-      using errcode = 'PF004';
+      using errcode = 'PF004', hint = 'only a failed run can be retried; see `pgflowd runs show`';
   elsif exists (select from pgflowd.runs as known
                  where known.run_id = retry.run_id and known.undo_state is not null) then
     raise exception 'run % cannot be tried again: it is, or was, undone', retry.run_id

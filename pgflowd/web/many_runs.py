@@ -19,20 +19,19 @@ from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
 from pgflowd.core.documents.runs import ListedRun
+from pgflowd.core.verbs import Verb
 from pgflowd.db import operations
 from pgflowd.db.many_runs import AT_ONCE, change_many
-from pgflowd.db.operations import run_sync
+from pgflowd.db.operations import perform, run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_search import runs_by_id, search_runs
 from pgflowd.errors import PgflowdError
-from pgflowd.web.actions.action import ActionRequest, bad_field
-from pgflowd.web.actions.run_verbs import RUN_VERBS, RunVerb
+from pgflowd.web.actions import MANY_VERBS, ActionRequest, bad_field, given_of
 from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
 
 MOST = 1000  # runs of a choice; a form holds no more ids
 ASKED_TWICE = 50  # of more than these the number is typed, for a verb that nothing takes back
-TYPED = ("cancel", "undo")
 _TIME_S = 10.0
 
 
@@ -96,7 +95,7 @@ def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> Chosen
     The runs of these ids, or those that the filter of a list finds, in the order in which their
     locks are taken.
     """
-    _verb(request)
+    _verb(request.path["verb"])
     if request.fields.is_set("all"):
         filter = parse_qsl((request.fields.text("filter") or "").removeprefix("?"))
         wanted = filter_of(PageRequest(request.conn, query=dict(filter)))
@@ -110,7 +109,8 @@ def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> Chosen
 
 def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
     """Do it to each run, fifty in a transaction."""
-    verb, until = _verb(request), time.monotonic() + _TIME_S
+    verb, until = _verb(request.path["verb"]), time.monotonic() + _TIME_S
+    given = {**given_of(verb, request.fields), "actor": request.actor}
     rest = sorted(set(_checked(ids)))
     done: list[UUID] = []
     already: list[UUID] = []
@@ -121,7 +121,7 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
         before = run_sync(request.conn, operations.get(run_id)).status
         if before in verb.already:
             return False
-        run_sync(request.conn, verb.operation(request, run_id))
+        run_sync(request.conn, perform(verb, run_id, **given))
         return True
 
     while rest and time.monotonic() < until:
@@ -144,15 +144,15 @@ def is_confirmed(request: ActionRequest, ids: Sequence[str]) -> bool:
 
 def needs_number(verb: str, runs: int) -> bool:
     """Whether the number of these runs is typed."""
-    return verb in TYPED and runs > ASKED_TWICE
+    return _verb(verb).is_danger and runs > ASKED_TWICE
 
 
-def _verb(request: ActionRequest) -> RunVerb:
-    name = request.path["verb"]
-    if name not in RUN_VERBS:
-        known = f"these can: {', '.join(RUN_VERBS)}"
-        raise PgflowdError(f"'{name}' cannot be done to many runs", code="E507", next=known)
-    return RUN_VERBS[name]
+def _verb(path: str) -> Verb[Any]:
+    found = {verb.path: verb for verb in MANY_VERBS}
+    if path not in found:
+        known = f"these can: {', '.join(found)}"
+        raise PgflowdError(f"'{path}' cannot be done to many runs", code="E507", next=known)
+    return found[path]
 
 
 def _checked(ids: Sequence[str]) -> list[UUID]:
