@@ -68,7 +68,7 @@ class Target(Enum):
     WORKER = ("worker_id",)
 
 
-class Answer(Enum):
+class Returned(Enum):
     """What a performed verb returns."""
 
     VALUE = auto()  # what its function returns
@@ -92,7 +92,7 @@ class Verb(Generic[T]):
     command: str  # such as `runs cancel`
     function: str  # of schema pgflowd
     target: Target
-    answer: Answer
+    answer: Returned
     role: str  # the least that may call the function
     arguments: tuple[Argument, ...] = ()
     help: str = ""
@@ -132,7 +132,7 @@ TOKEN = Argument("token", Kind.NUMBER, "Only with this token, which a claim prin
 _THRESHOLD = Argument("stale_threshold", Kind.DURATION)
 
 CANCEL: Verb[Run] = Verb(
-    "runs cancel", "cancel", Target.RUN, Answer.RUN, STARTER,
+    "runs cancel", "cancel", Target.RUN, Returned.RUN, STARTER,
     (
         REASON,
         Argument("undo", Kind.FLAG, "Then undo them, whatever their flow says.",
@@ -149,7 +149,7 @@ CANCEL: Verb[Run] = Verb(
     path="cancel", label="Cancel", sends="Cancel the run", is_danger=True,
 )  # fmt: skip
 RETRY: Verb[Run] = Verb(
-    "runs retry", "retry", Target.RUN, Answer.RUN, OPERATOR,
+    "runs retry", "retry", Target.RUN, Returned.RUN, OPERATOR,
     (
         Argument("even_if_cancelled", Kind.FLAG, "Also retry cancelled runs.",
                  of=(RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED)),
@@ -166,7 +166,7 @@ RETRY: Verb[Run] = Verb(
     path="retry", label="Retry",
 )  # fmt: skip
 UNDO: Verb[Run] = Verb(
-    "runs undo", "undo", Target.RUN, Answer.RUN, OPERATOR,
+    "runs undo", "undo", Target.RUN, Returned.RUN, OPERATOR,
     (
         REASON,
         Argument("again", Kind.FLAG, "Undo what an undo that failed has left.",
@@ -190,7 +190,7 @@ choose many. With --follow the exit code is 0 if all of them are undone, else 1.
     path="undo", label="Undo", sends="Undo what it did", is_danger=True,
 )  # fmt: skip
 PAUSE: Verb[Run] = Verb(
-    "runs pause", "pause", Target.RUN, Answer.RUN, STARTER, (REASON,),
+    "runs pause", "pause", Target.RUN, Returned.RUN, STARTER, (REASON,),
     help="""\
 Pause runs: none of their tasks begins, and their timers stand still. Filters choose many.
 
@@ -202,7 +202,7 @@ Running tasks end normally. A run expires all the same.""",
     path="pause", label="Pause", sends="Pause the run",
 )  # fmt: skip
 RESUME: Verb[Run] = Verb(
-    "runs resume", "resume", Target.RUN, Answer.RUN, STARTER, (REASON,),
+    "runs resume", "resume", Target.RUN, Returned.RUN, STARTER, (REASON,),
     help="Let paused runs go on. Filters choose many.",
     examples=("pgflowd runs resume 7f3a9c12",),
     done="resumed",
@@ -212,7 +212,7 @@ RESUME: Verb[Run] = Verb(
     path="resume", label="Resume",
 )  # fmt: skip
 RESCHEDULE: Verb[Run] = Verb(
-    "runs reschedule", "reschedule", Target.RUN, Answer.RUN, STARTER,
+    "runs reschedule", "reschedule", Target.RUN, Returned.RUN, STARTER,
     (
         Argument("start_at", Kind.MOMENT), Argument("expires_at", Kind.MOMENT), REASON,
         Argument("after", Kind.RUNS), Argument("after_mode", Kind.TEXT),
@@ -221,7 +221,7 @@ RESCHEDULE: Verb[Run] = Verb(
     done="rescheduled", allowed=OPEN,
 )  # fmt: skip
 DELETE: Verb[int] = Verb(
-    "runs delete", "delete_run", Target.RUN, Answer.VALUE, OPERATOR,
+    "runs delete", "delete_run", Target.RUN, Returned.VALUE, OPERATOR,
     help="""\
 Delete runs that have ended, with all that belongs to them, and their children.
 
@@ -236,28 +236,28 @@ Filters choose many; `runs prune` deletes old ones.""",
 )  # fmt: skip
 _DEDUP = Argument("dedup", Kind.TEXT)
 SIGNAL: Verb[SignalReceipt] = Verb(
-    "runs signal", "signal", Target.RUN, Answer.SIGNAL, STARTER,
+    "runs signal", "signal", Target.RUN, Returned.SIGNAL, STARTER,
     (Argument("name", Kind.TEXT), Argument("payload", Kind.JSON), _DEDUP),
 )  # fmt: skip
 ANSWER: Verb[SignalReceipt] = Verb(
-    "runs approve", "answer", Target.RUN, Answer.SIGNAL, STARTER,
+    "runs approve", "answer", Target.RUN, Returned.SIGNAL, STARTER,
     (Argument("step_slug", Kind.TEXT), Argument("is_approved", Kind.FLAG),
      Argument("note", Kind.TEXT), _DEDUP),
 )  # fmt: skip
 
 WAKE: Verb[str] = Verb(
-    "tasks wake", "task_wake", Target.TASK, Answer.VALUE, OPERATOR,
+    "tasks wake", "task_wake", Target.TASK, Returned.VALUE, OPERATOR,
     (REASON._replace(help="Why."),),
     help="End the wait of a task now: its sleep is over, or its signal did not come.",
     examples=('pgflowd tasks wake 7f3a9c12/remind#0 --reason "the customer called"',),
     path="wake", label="End the wait", sends="End the wait now",
 )  # fmt: skip
 EXTEND: Verb[datetime] = Verb(
-    "tasks extend", "task_extend", Target.TASK, Answer.VALUE, OPERATOR,
+    "tasks extend", "task_extend", Target.TASK, Returned.VALUE, OPERATOR,
     (Argument("lease", Kind.DURATION), TOKEN),
 )  # fmt: skip
 COMPLETE: Verb[str] = Verb(
-    "tasks complete", "task_complete", Target.TASK, Answer.VALUE, OPERATOR,
+    "tasks complete", "task_complete", Target.TASK, Returned.VALUE, OPERATOR,
     (Argument("output", Kind.JSON), TOKEN),
     help="""\
 Complete a task that is claimed, or that nobody has, with OUTPUT.
@@ -267,7 +267,7 @@ OUTPUT is JSON; - reads it from standard input, @FILE from a file.""",
     path="complete", label="Complete", sends="Complete the task",
 )  # fmt: skip
 FAIL: Verb[str] = Verb(
-    "tasks fail", "task_fail", Target.TASK, Answer.VALUE, OPERATOR,
+    "tasks fail", "task_fail", Target.TASK, Returned.VALUE, OPERATOR,
     (
         REASON._replace(help="Why; it is added to the error."),
         Argument("final", Kind.FLAG, "Without another attempt.", label="without another attempt"),
@@ -278,7 +278,7 @@ FAIL: Verb[str] = Verb(
     path="fail", label="Fail", sends="Fail this attempt", is_danger=True,
 )  # fmt: skip
 RELEASE: Verb[str] = Verb(
-    "tasks release", "task_release", Target.TASK, Answer.VALUE, OPERATOR,
+    "tasks release", "task_release", Target.TASK, Returned.VALUE, OPERATOR,
     (
         Argument("delay", Kind.DURATION, "Not before this time."),
         Argument("needs", Kind.WORDS, "For somebody who has these caps."),
@@ -292,13 +292,13 @@ RELEASE: Verb[str] = Verb(
     path="release", label="Release",
 )  # fmt: skip
 REQUEUE: Verb[bool] = Verb(
-    "stalled requeue", "requeue_task", Target.TASK, Answer.VALUE, OPERATOR, (_THRESHOLD, REASON),
+    "stalled requeue", "requeue_task", Target.TASK, Returned.VALUE, OPERATOR, (_THRESHOLD, REASON),
     help="Put stalled tasks back into their queues; this costs no attempt.",
     examples=("pgflowd stalled requeue 7f3a9c12/summary#0",),
     done="requeued", path="requeue", label="Requeue", sends="Put it back into its queue",
 )  # fmt: skip
 GIVE_UP: Verb[bool] = Verb(
-    "stalled fail", "give_up_task", Target.TASK, Answer.VALUE, OPERATOR,
+    "stalled fail", "give_up_task", Target.TASK, Returned.VALUE, OPERATOR,
     (_THRESHOLD, REASON._replace(help="Why; it is added to the error.")),
     help="Fail stalled tasks without a retry; when_exhausted of the step decides about the run.",
     examples=('pgflowd stalled fail 7f3a9c12/summary#0 --reason "the file is gone"',),
@@ -306,7 +306,7 @@ GIVE_UP: Verb[bool] = Verb(
 )  # fmt: skip
 
 PAUSE_FLOW: Verb[bool] = Verb(
-    "flows pause", "pause_flow", Target.FLOW, Answer.CHANGED, OPERATOR,
+    "flows pause", "pause_flow", Target.FLOW, Returned.CHANGED, OPERATOR,
     (REASON._replace(help="Why; `flows show` prints it."),),
     help="""\
 Pause a flow: none of its tasks begins, on any daemon. Its runs may be started.
@@ -317,36 +317,36 @@ Running tasks end normally; timers go on.""",
     path="pause", label="Pause", sends="Pause the flow",
 )  # fmt: skip
 RESUME_FLOW: Verb[bool] = Verb(
-    "flows resume", "resume_flow", Target.FLOW, Answer.CHANGED, OPERATOR, (REASON,),
+    "flows resume", "resume_flow", Target.FLOW, Returned.CHANGED, OPERATOR, (REASON,),
     help="Let a paused flow go on.",
     examples=("pgflowd flows resume send_email",),
     done="resumed", is_so="is not paused",
     path="resume", label="Resume",
 )  # fmt: skip
 DELETE_FLOW: Verb[Any] = Verb(
-    "flows delete", "delete_flow", Target.FLOW, Answer.VALUE, OWNER, (REASON,)
+    "flows delete", "delete_flow", Target.FLOW, Returned.VALUE, OWNER, (REASON,)
 )
 
 PAUSE_SCHEDULE: Verb[bool] = Verb(
-    "schedules pause", "pause_schedule", Target.SCHEDULE, Answer.CHANGED, OPERATOR,
+    "schedules pause", "pause_schedule", Target.SCHEDULE, Returned.CHANGED, OPERATOR,
     help="Let a schedule have no ticks until it is resumed. Its runs go on.",
     examples=("pgflowd schedules pause nightly",),
     done="paused", is_so="is paused already",
     path="pause", label="Pause",
 )  # fmt: skip
 RESUME_SCHEDULE: Verb[bool] = Verb(
-    "schedules resume", "resume_schedule", Target.SCHEDULE, Answer.CHANGED, OPERATOR,
+    "schedules resume", "resume_schedule", Target.SCHEDULE, Returned.CHANGED, OPERATOR,
     help="Let a paused schedule tick from now on. Ticks of the pause are not run.",
     examples=("pgflowd schedules resume nightly",),
     done="resumed", is_so="is not paused",
     path="resume", label="Resume",
 )  # fmt: skip
 FIRE: Verb[Fired] = Verb(
-    "schedules fire", "fire_schedule", Target.SCHEDULE, Answer.FIRED, OPERATOR,
+    "schedules fire", "fire_schedule", Target.SCHEDULE, Returned.FIRED, OPERATOR,
     path="fire", label="Fire now",
 )  # fmt: skip
 ADD_SCHEDULE: Verb[bool] = Verb(
-    "schedules add", "set_schedule", Target.SCHEDULE, Answer.CHANGED, OPERATOR,
+    "schedules add", "set_schedule", Target.SCHEDULE, Returned.CHANGED, OPERATOR,
     (
         Argument("flow_slug", Kind.TEXT), Argument("cron", Kind.TEXT),
         Argument("input", Kind.JSON), Argument("timezone", Kind.TEXT),
@@ -354,10 +354,10 @@ ADD_SCHEDULE: Verb[bool] = Verb(
     ),
 )  # fmt: skip
 REMOVE_SCHEDULE: Verb[str] = Verb(
-    "schedules remove", "remove_schedule", Target.SCHEDULE, Answer.VALUE, OPERATOR
+    "schedules remove", "remove_schedule", Target.SCHEDULE, Returned.VALUE, OPERATOR
 )
 RESTART_WORKER: Verb[str] = Verb(
-    "daemons restart", "restart_worker", Target.WORKER, Answer.VALUE, OPERATOR, (REASON,),
+    "daemons restart", "restart_worker", Target.WORKER, Returned.VALUE, OPERATOR, (REASON,),
     path="restart", label="Restart", sends="Restart the worker",
 )  # fmt: skip
 

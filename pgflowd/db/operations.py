@@ -26,7 +26,7 @@ from pgflowd.core.ids import run_id_of
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.typed.values import encode_value
-from pgflowd.core.verbs import ADD_SCHEDULE, ANSWER, FIRE, SIGNAL, Answer, SignalReceipt, Verb
+from pgflowd.core.verbs import ADD_SCHEDULE, ANSWER, FIRE, SIGNAL, Returned, SignalReceipt, Verb
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.db import history, runs
 from pgflowd.db.connection import is_pooled, translated
@@ -118,7 +118,7 @@ def _found(run: AnyRun | None, run_id: UUID) -> AnyRun:
 def perform(verb: Verb[T], *target: Any, actor: str | None = None, **given: Any) -> Operation[T]:
     """Do to its target what a row of `core.verbs` says, with the arguments of its function."""
     answer: Any = yield calling(verb, *target, actor=actor, **given)
-    if verb.answer is Answer.RUN:
+    if verb.answer is Returned.RUN:
         answer = yield from get(run_id_of(target[0]))
     found: T = answer
     return found

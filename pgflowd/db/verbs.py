@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.schedules import Fired
 from pgflowd.core.ids import run_id_of
-from pgflowd.core.verbs import Answer, Argument, Kind, SignalReceipt, Target, Verb
+from pgflowd.core.verbs import Argument, Kind, Returned, SignalReceipt, Target, Verb
 from pgflowd.core.wishes import NEVER
 from pgflowd.db.query import Query, Rows, only
 
@@ -58,10 +58,10 @@ def _values(argument: Argument, value: Any) -> list[Any]:
     return [value]
 
 
-_ANSWERS: dict[Answer, tuple[str, Callable[[Rows], Any]]] = {
-    Answer.CHANGED: ("select {call}", lambda rows: only(rows) != _REPEATED),
-    Answer.SIGNAL: ("select {call}, now()", lambda rows: SignalReceipt(*rows[0])),
-    Answer.FIRED: (
+_ANSWERS: dict[Returned, tuple[str, Callable[[Rows], Any]]] = {
+    Returned.CHANGED: ("select {call}", lambda rows: only(rows) != _REPEATED),
+    Returned.SIGNAL: ("select {call}, now()", lambda rows: SignalReceipt(*rows[0])),
+    Returned.FIRED: (
         "select run_id::text, status from {call}",
         lambda rows: Fired(UUID(rows[0][0]), rows[0][1]),
     ),

@@ -10,7 +10,7 @@ import pytest
 from pgflowd.cli.terminal.screen import Screen, columns
 from pgflowd.cli.top.differences import CLEAR, differences, fitted
 from pgflowd.cli.top.keys import KeyReader, NamedKey
-from pgflowd.cli.top.model import Act, State, TopView, Verb, choose, limited, press
+from pgflowd.cli.top.model import Act, State, TopVerb, TopView, choose, limited, press
 from pgflowd.cli.top.source import runs_wanted
 
 FLOWS = ["alpha", "beta", "gamma"]
@@ -81,10 +81,10 @@ def test_enter_goes_down_to_a_run_and_escape_back():
 @pytest.mark.parametrize(
     ("view", "key", "paused", "act"),
     [
-        (TopView.FLOWS, "p", False, Act(Verb.PAUSE, "beta")),
-        (TopView.RUNS, "p", True, Act(Verb.RESUME, "beta")),
-        (TopView.RUNS, "c", False, Act(Verb.CANCEL, RUN)),
-        (TopView.EVENTS, "r", False, Act(Verb.RETRY, RUN)),
+        (TopView.FLOWS, "p", False, Act(TopVerb.PAUSE, "beta")),
+        (TopView.RUNS, "p", True, Act(TopVerb.RESUME, "beta")),
+        (TopView.RUNS, "c", False, Act(TopVerb.CANCEL, RUN)),
+        (TopView.EVENTS, "r", False, Act(TopVerb.RETRY, RUN)),
     ],
 )
 def test_nothing_is_done_without_a_yes(view, key, paused, act):

@@ -24,7 +24,7 @@ class TopView(Enum):
     EVENTS = "events"  # of a run that is followed
 
 
-class Verb(Enum):
+class TopVerb(Enum):
     """What a person may do here; the word asks for it."""
 
     PAUSE = "pause flow"
@@ -36,7 +36,7 @@ class Verb(Enum):
 class Act(NamedTuple):
     """A verb, and the slug or id of what it is done to."""
 
-    verb: Verb
+    verb: TopVerb
     target: str
 
 
@@ -234,14 +234,14 @@ def _left(state: State) -> tuple[State, Effect]:
 def _asked(state: State, key: str, paused: bool) -> tuple[State, Effect]:
     """A question before an action; or the events of a run."""
     if key == "p" and state.flow is not None:
-        verb = Verb.RESUME if paused else Verb.PAUSE
+        verb = TopVerb.RESUME if paused else TopVerb.PAUSE
         return replace(state, question=Act(verb, state.flow)), NOTHING
     if key not in ("f", "c", "r"):
         return state, NOTHING
     if state.view is TopView.FLOWS or state.run is None:
         return replace(state, note="choose a run first: Enter shows those of a flow"), NOTHING
     if key != "f":
-        verb = Verb.CANCEL if key == "c" else Verb.RETRY
+        verb = TopVerb.CANCEL if key == "c" else TopVerb.RETRY
         return replace(state, question=Act(verb, state.run)), NOTHING
     if state.view is TopView.EVENTS:
         return state, NOTHING

@@ -13,7 +13,7 @@ from datetime import datetime
 from pgflowd.cli.terminal.daemon_view import problem_lines
 from pgflowd.cli.terminal.screen import Screen, columns
 from pgflowd.cli.top.flow_rows import FlowRow, flow_rows, flow_table, totals
-from pgflowd.cli.top.model import State, TopView, Verb
+from pgflowd.cli.top.model import State, TopVerb, TopView
 from pgflowd.cli.top.printed_page import PrintedPage, event_lines, list_lines, run_lines
 from pgflowd.cli.top.seen import MAX_RUNS, Seen
 from pgflowd.core.redact import one_line
@@ -196,7 +196,9 @@ def _bottom(state: State, seen: Seen, screen: Screen, at: Times, height: int) ->
     lines = lines[: max(height // 3, 1)]
     if state.question is not None:
         target = state.question.target
-        name = short_id(target) if state.question.verb in (Verb.CANCEL, Verb.RETRY) else target
+        name = (
+            short_id(target) if state.question.verb in (TopVerb.CANCEL, TopVerb.RETRY) else target
+        )
         lines.append(screen.paint(f" {state.question.verb.value} {one_line(name)}? y/n", "yellow"))
     elif state.is_typing:
         lines.append(f" /{one_line(state.filter)}_")

@@ -19,7 +19,7 @@ import psycopg
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask
 from pgflowd.cli.top.flow_rows import FlowFacts
-from pgflowd.cli.top.model import Act, State, TopView, Verb
+from pgflowd.cli.top.model import Act, State, TopVerb, TopView
 from pgflowd.cli.top.seen import MAX_RUNS, Seen
 from pgflowd.core import verbs
 from pgflowd.core.backoff import doubled_s
@@ -46,9 +46,9 @@ MIN_RETRY_S, MAX_RETRY_S = 0.5, 5.0  # between two attempts to reach a database 
 MAX_EVENTS = 500
 PIECES = 10  # of the last hour
 _ERRORS = (PgflowdError, psycopg.Error, OSError)
-_VERBS: dict[Verb, verbs.Verb[Any]] = {
-    Verb.PAUSE: verbs.PAUSE_FLOW, Verb.RESUME: verbs.RESUME_FLOW,
-    Verb.CANCEL: verbs.CANCEL, Verb.RETRY: verbs.RETRY,
+_VERBS: dict[TopVerb, verbs.Verb[Any]] = {
+    TopVerb.PAUSE: verbs.PAUSE_FLOW, TopVerb.RESUME: verbs.RESUME_FLOW,
+    TopVerb.CANCEL: verbs.CANCEL, TopVerb.RETRY: verbs.RETRY,
 }  # fmt: skip
 _STATUSES = {str(status) for status in RunStatus}
 
