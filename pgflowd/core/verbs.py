@@ -27,7 +27,8 @@ OPEN = tuple(one for one in RunStatus if not one.is_end and one is not RunStatus
 ENDED = tuple(one for one in RunStatus if one.is_end)
 DAY_S = 86400.0
 MAX_LEASE_S = 30 * DAY_S  # as pgflowd.task_claim and task_extend allow
-STARTER, OPERATOR, OWNER = "pgflow_starter", "pgflow_operator", "pgflow_owner"
+STARTER, OPERATOR = "pgflow_starter", "pgflow_operator"
+WORKER, OWNER = "pgflow_worker", "pgflow_owner"
 
 
 class Kind(Enum):
@@ -346,7 +347,7 @@ FIRE: Verb[Fired] = Verb(
     path="fire", label="Fire now",
 )  # fmt: skip
 ADD_SCHEDULE: Verb[bool] = Verb(
-    "schedules add", "set_schedule", Target.SCHEDULE, Returned.CHANGED, OPERATOR,
+    "schedules add", "set_schedule", Target.SCHEDULE, Returned.CHANGED, WORKER,
     (
         Argument("flow_slug", Kind.TEXT), Argument("cron", Kind.TEXT),
         Argument("input", Kind.JSON), Argument("timezone", Kind.TEXT),
@@ -354,7 +355,7 @@ ADD_SCHEDULE: Verb[bool] = Verb(
     ),
 )  # fmt: skip
 REMOVE_SCHEDULE: Verb[str] = Verb(
-    "schedules remove", "remove_schedule", Target.SCHEDULE, Returned.VALUE, OPERATOR
+    "schedules remove", "remove_schedule", Target.SCHEDULE, Returned.VALUE, WORKER
 )
 RESTART_WORKER: Verb[str] = Verb(
     "daemons restart", "restart_worker", Target.WORKER, Returned.VALUE, OPERATOR, (REASON,),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from pgflowd.core.verbs import OPERATOR, OWNER, STARTER, VERBS
+from pgflowd.core.verbs import OPERATOR, OWNER, STARTER, VERBS, WORKER
 
-WORKER, VIEWER = "pgflow_worker", "pgflow_viewer"
+VIEWER = "pgflow_viewer"
 
 OF_OWNERS = re.compile(
     r"_?create(_\w+)?|add_step|ensure_flow_compiled|delete_flow_and_data|prune_data_older_than"
