@@ -101,7 +101,7 @@ begin
 end
 $$;
 
--- The owners of the schemas, as db verify compares them.
+-- The owners of the schemas, as doctor schema compares them.
 do $$
 begin
   if to_regclass('pgflowd.schema_history') is not null then

@@ -1,5 +1,5 @@
 """
-One result of an examination by `pgflowd doctor`, and what to do about it.
+What a check of `pgflowd doctor` has found, and what to do about it.
 """
 
 from __future__ import annotations
@@ -7,31 +7,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pgflowd.core.statuses import Marks, Status
 
-class FindingState(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
+
+class Section(StrEnum):
+    """What can be examined by itself, in the order of `pgflowd doctor`."""
+
+    SCHEMA = "schema"
+    DATABASE = "database"
+    CONNECTIONS = "connections"
+    FLOWS = "flows"
+    SYSTEMD = "systemd"
+
+
+class FindingState(Status):
+    OK = "ok", Marks.DONE
+    WARNING = "warning", Marks.WARNING
+    ERROR = "error", Marks.FAILED
 
 
 @dataclass(frozen=True)
 class Finding:
     """`code` is from the registry of errors, if it has one for this."""
 
-    check: str
-    state: str
+    state: FindingState
     text: str
     code: str | None = None
     next: str | None = None
+    section: str = ""  # filled in, with `check`, by whoever performs the check
+    check: str = ""
 
 
-def ok(check: str, text: str) -> Finding:
-    return Finding(check, FindingState.OK, text)
+def ok(text: str) -> Finding:
+    return Finding(FindingState.OK, text)
 
 
-def warning(check: str, text: str, next: str, code: str | None = None) -> Finding:
-    return Finding(check, FindingState.WARNING, text, code, next)
+def warning(text: str, next: str, code: str | None = None) -> Finding:
+    return Finding(FindingState.WARNING, text, code, next)
 
 
-def error(check: str, text: str, next: str | None = None, code: str | None = None) -> Finding:
-    return Finding(check, FindingState.ERROR, text, code, next)
+def error(text: str, next: str | None = None, code: str | None = None) -> Finding:
+    return Finding(FindingState.ERROR, text, code, next)

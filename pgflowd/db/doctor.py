@@ -1,22 +1,22 @@
 """
-Examines a database and reports findings, for `pgflowd doctor`.
+Examines a database and reports findings, for `pgflowd doctor` and the dashboard; `CHECKS` has all.
 
-Each examination yields findings. If one fails, for example without permission, that is a finding
+Each check yields findings. If one fails, for example without permission, that is a finding
 and the others go on. Each has a limit of time, and so have all together: what takes longer is not
-looked at, which is a finding too. All examinations only read.
+looked at, which is a finding too. All checks only read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
 from pgflowd.core.documents.schedules import finding_of_schedules
-from pgflowd.core.finding import Finding, error, ok, warning
+from pgflowd.core.finding import Finding, Section, error, ok, warning
 from pgflowd.core.obstacles import (
     MANY_TRANSACTIONS,
     MAX_NAMED,
@@ -26,14 +26,13 @@ from pgflowd.core.obstacles import (
     snapshot_problem,
 )
 from pgflowd.core.pruning import growth_problem, told_retention
-from pgflowd.core.text import counted, duration, short_id, size
+from pgflowd.core.text import ago, counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
 from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.pruning import kept
-from pgflowd.db.query import database_time, execute, fetch_value
-from pgflowd.db.rights import has_trusted_cron, platform, rights
+from pgflowd.db.query import Query, database_time, execute, fetch_value
 from pgflowd.db.schedules import list_schedules
 from pgflowd.db.server_connections import finding_of_connections
 from pgflowd.db.stalled import findings_of_stalled
@@ -45,6 +44,7 @@ MAX_CLOCK_SKEW_S = 1.0  # less is normal between machines with a time server
 OLD_TRANSACTION_S = 300.0  # longer than any transaction of pgflowd
 MANY_BYTES = 1_000_000_000  # of log that a slot keeps; less is no matter
 LATE_S = 60.0  # an idle worker looks at its queue more often
+LARGEST_TABLES = 5  # one line each
 MAX_ROWS = 20  # of each kind, so that the output stays readable
 LIMIT_S = 10.0  # of one examination
 WHOLE_LIMIT_S = 40.0  # of all; a program that watches gives up after a minute
@@ -56,51 +56,61 @@ RUNS_AT_ONCE = 1000  # in one statement, which takes a second at most
 class DoctorRequest:
     """The settings that examinations use."""
 
-    stale_threshold_s: float
-    has_listen_url: bool
+    stale_threshold_s: float = 60.0
+    has_listen_url: bool = False
     name: str = "pgflowd"  # of the daemon
     max_connections: int = 0
     until: float = float("inf")  # when the present examination has to end; monotonic
 
 
-Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
+Check = Callable[[Connection, DoctorRequest], Iterator[Finding]]
 
 
-def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    """Perform all examinations, or only those of the server if the schema cannot be used."""
+def examine(
+    conn: Connection, request: DoctorRequest, sections: Collection[str] = tuple(Section)
+) -> Iterator[Finding]:
+    """
+    Perform the checks of these sections.
+
+    If one of them needs the schema, the schema is checked first; what needs it is left out if it
+    cannot be used.
+    """
+    chosen = [(each, name) for each in CHECKS if each in sections for name in CHECKS[each]]
+    first = (Section.SCHEMA, "schema")
+    if first not in chosen and any(name not in _OF_THE_SERVER for _, name in chosen):
+        chosen.insert(0, first)
     is_usable = True
     ends_at = time.monotonic() + WHOLE_LIMIT_S
-    for name, examination in EXAMINATIONS.items():
+    for section, name in chosen:
         if not is_usable and name not in _OF_THE_SERVER:
             continue
         until = min(time.monotonic() + LIMIT_S, ends_at)
         if until <= time.monotonic():
-            yield _not_looked_at(name, f"all together have taken {duration(WHOLE_LIMIT_S)}")
-            continue
-        for finding in _examined(name, conn, examination, replace(request, until=until)):
-            is_usable = is_usable and finding.code not in _UNUSABLE
-            yield finding
+            found = [_not_looked_at(f"all together have taken {duration(WHOLE_LIMIT_S)}")]
+        else:
+            found = _examined(conn, CHECKS[section][name], replace(request, until=until))
+        for finding in found:
+            is_usable = is_usable and (name != "schema" or finding.code not in _UNUSABLE)
+            yield replace(finding, section=section, check=name)
         if conn.closed:
             return
 
 
-def _examined(
-    name: str, conn: Connection, examination: Examination, request: DoctorRequest
-) -> list[Finding]:
-    """Perform one examination in a transaction, which is over before anybody reads the result."""
+def _examined(conn: Connection, check: Check, request: DoctorRequest) -> list[Finding]:
+    """Perform one check in a transaction, which is over before anybody reads the result."""
     found: list[Finding] = []
     try:
         with translated(conn), conn.transaction():
             _set_limit(conn, request.until)
-            for finding in examination(conn, request):
+            for finding in check(conn, request):
                 found.append(finding)
     except _TOO_SLOW as problem:
-        found.append(_not_looked_at(name, _first_line(problem)))
+        found.append(_not_looked_at(_first_line(problem)))
     except PgflowdError as problem:
         text = f"could not be examined: {problem.text}"
-        found.append(error(name, text, problem.next, problem.code))
+        found.append(error(text, problem.next, problem.code))
     except psycopg.Error as problem:
-        found.append(error(name, f"could not be examined: {_first_line(problem)}"))
+        found.append(error(f"could not be examined: {_first_line(problem)}"))
     return found
 
 
@@ -110,32 +120,85 @@ def _set_limit(conn: Connection, until: float) -> None:
     conn.execute("select set_config('statement_timeout', %s, true)", (f"{left_s * 1000:.0f}",))
 
 
-def _not_looked_at(name: str, why: str) -> Finding:
+def _not_looked_at(why: str) -> Finding:
     text = f"not looked at, since it took too long: {why}"
-    return warning(name, text, "look again when the server has less to do")
+    return warning(text, "look again when the server has less to do")
 
 
 def _first_line(problem: psycopg.Error) -> str:
     return next(iter(str(problem).splitlines()), type(problem).__name__)
 
 
-def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    began = time.perf_counter()
-    conn.execute("select 1")
-    rtt_s = time.perf_counter() - began
+def _schema(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     status = schema.status(conn)
-    yield ok("server", f"PostgreSQL {status.state.server}, {duration(rtt_s)} away")
-    if is_exposed(conn):
-        yield warning("encryption", EXPOSED, EXPOSED_NEXT, "W316")
     state, problem = status.state, status.problem
     if problem:
-        yield error("schema", problem.text, problem.next, problem.code)
+        yield error(problem.text, problem.next, problem.code)
         return
     core = "own core" if state.core == "own" else f"core of pgflow {state.core}"
-    yield ok("schema", f"version {state.version}, {core}, pgmq {state.pgmq}")
+    yield ok(f"version {state.version}, {core}, pgmq {state.pgmq}")
     if status.functions_differ:
         text = "the functions are from another release of pgflowd"
-        yield warning("schema", text, "run `pgflowd db migrate`")
+        yield warning(text, "run `pgflowd db migrate`")
+
+
+def _objects(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Name what was changed by hand, or by another tool."""
+    changed = schema.verify(conn)
+    for problem in changed:
+        yield error(problem.text, problem.next, problem.code)
+    if not changed:
+        yield ok("nothing has changed since the last migrate")
+
+
+def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    row = conn.execute(_RIGHTS).fetchone()
+    assert row is not None
+    role, *rights = row
+    may = dict(zip(("view", "start", "serve", "deploy"), rights, strict=True))
+    if not any(rights):
+        text = f"{role} may not {', '.join(may)}"
+        yield error(text, f"give {role} a role of `pgflowd db sql roles`", "E305")
+        return
+    text = f"{role} may {', '.join(name for name, right in may.items() if right)}"
+    missing = [name for name, right in may.items() if not right]
+    yield ok(f"{text}; not {', '.join(missing)}" if missing else text)
+
+
+def _platform(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Whether realtime, cron, vault and net, where they are, belong to trusted roles."""
+    found = conn.execute("select schema_name, owner, untrusted_owner from pgflowd.platform()")
+    schemas = found.fetchall()
+    for name, _, untrusted in schemas:
+        if untrusted is not None:
+            text = (
+                f"schema {name} is not used: {untrusted}, which is not trusted, owns it or a part"
+            )
+            remedy = (
+                "drop it if you do not know it: whoever owns it decides what is executed; else give"
+                f" it to a superuser, or run `pgflowd db migrate` as {untrusted}"
+            )
+            yield warning(text, remedy, "W323")
+    trusted = [f"{name} of {owner}" for name, owner, untrusted in schemas if untrusted is None]
+    if trusted or not schemas:
+        yield ok(f"used: {', '.join(trusted)}" if trusted else "a plain PostgreSQL")
+
+
+def _has_trusted_cron(conn: Connection) -> bool:
+    """Whether pg_cron is there, and may be asked."""
+    return bool(fetch_value(conn, _HAS_TRUSTED_CRON))
+
+
+def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    began = time.perf_counter()
+    server, name = execute(conn, Query(_SERVER, (), lambda rows: rows[0]))
+    rtt_s = time.perf_counter() - began
+    yield ok(f"PostgreSQL {server}, {duration(rtt_s)} away, database {name}")
+
+
+def _encryption(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    if is_exposed(conn):
+        yield warning(EXPOSED, EXPOSED_NEXT, "W316")
 
 
 def _clocks(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -145,50 +208,42 @@ def _clocks(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     skew_s = theirs - (before + after) / 2
     if abs(skew_s) <= MAX_CLOCK_SKEW_S + (after - before):
         skew = f"{round(skew_s * 1000):+} ms"
-        yield ok("clocks", f"this machine's and the database's differ by {skew}")
+        yield ok(f"this machine's and the database's differ by {skew}")
         return
     skew = f"{duration(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'}"
     text = f"the database's clock is {skew} this machine's"
-    yield warning("clocks", text, "check that both machines use a time server", "W312")
+    yield warning(text, "check that both machines use a time server", "W312")
 
 
 def _pooler(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """A pooler gives its clients another process id than the server has."""
     real = {fetch_value(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
     if real == {conn.info.backend_pid}:
-        yield ok("pooler", "none in between")
+        yield ok("none in between")
     elif request.has_listen_url:
-        yield ok("pooler", "one in between; listen_url bypasses it")
+        yield ok("one in between; listen_url bypasses it")
     else:
         text = "a pooler is in between, so notifications may not arrive"
-        yield warning("pooler", text, "set [database] listen_url to bypass the pooler", "W314")
-
-
-def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    yield from rights(conn)
-
-
-def _platform(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    yield from platform(conn)
+        yield warning(text, "set [database] listen_url to bypass the pooler", "W314")
 
 
 def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if fetch_value(conn, "select current_setting('synchronous_commit')") != "off":
-        yield ok("durability", "commits survive a crash of the server")
+        yield ok("commits survive a crash of the server")
         return
     text = "synchronous_commit is off: a crash of the server loses the last commits"
-    yield warning("durability", text, "set it to on for this database or role", "W315")
+    yield warning(text, "set it to on for this database or role", "W315")
 
 
 def _isolation(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Ours are read committed by a setting of the session; those of clients are not."""
     default = fetch_value(conn, _DEFAULT_ISOLATION)
     if default in ("read committed", "read uncommitted"):
-        yield ok("isolation", "read committed by default")
+        yield ok("read committed by default")
         return
     text = f"transactions are {default} by default: a client that starts runs may get 40001"
     remedy = "set default_transaction_isolation to read committed, or have clients try again"
-    yield warning("isolation", text, remedy, "W317")
+    yield warning(text, remedy, "W317")
 
 
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -197,50 +252,50 @@ def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]
     here = [each for each in old if each.database == conn.info.dbname]
     for each in here:
         text = f"{each}, {each.since}: dead rows stay, and claims slow down"
-        yield warning("transactions", text, each.remedy)
+        yield warning(text, each.remedy)
     if not here:
         text = f"none is older than {duration(OLD_TRANSACTION_S)}"
         if old:
             text += f" here; in other databases {len(old)}, the oldest: {old[0]}, {old[0].since}"
-        yield ok("transactions", text)
+        yield ok(text)
 
 
 def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """What keeps dead rows, or files of the write-ahead log, whichever way."""
     holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_ROWS))
     for problem in [snapshot_problem(each) for each in holders if is_harmful(each)]:
-        yield warning("snapshots", problem.text, problem.next or "", problem.code)
+        yield warning(problem.text, problem.next or "", problem.code)
     slots = execute(conn, idle_slots(MANY_BYTES))
     for slot, held in slots:
         text = f"{slot}, inactive, keeps {size(held)} of the write-ahead log"
-        yield warning("snapshots", text, slot.remedy)
+        yield warning(text, slot.remedy)
     if not holders and not slots:
-        yield ok("snapshots", "no transaction and no replication slot holds back much")
+        yield ok("no transaction and no replication slot holds back much")
 
 
 def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     share = execute(conn, queue_share())
     if not is_overfull(share):
-        yield ok("listeners", f"{share:.1%} of the server's notification queue is used")
+        yield ok(f"{share:.1%} of the server's notification queue is used")
         return
     problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED)))
-    yield error("listeners", problem.text, problem.next, problem.code)
+    yield error(problem.text, problem.next, problem.code)
 
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
-    if not has_trusted_cron(conn):
-        yield ok("recovery", "by the sweeper")
+    if not _has_trusted_cron(conn):
+        yield ok("by the sweeper")
         return
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
     ours = {"pgflow_requeue_stalled_tasks"} if schema.status(conn).state.core == "own" else set()
     others = [job for job in jobs if job not in ours]
     for job in others:
         text = f"pg_cron job {job} recovers tasks, as the sweeper does"
-        yield warning("recovery", text, "unschedule one of them", "W313")
+        yield warning(text, "unschedule one of them", "W313")
     if not others:
         text = "by the sweeper, and by pg_cron while no daemon runs" if jobs else "by the sweeper"
-        yield ok("recovery", text)
+        yield ok(text)
 
 
 def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -250,23 +305,23 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         if not flow.is_watched:
             is_fine = False
             text = f"{flow.flow_slug}: its queue has no notification trigger, so workers poll"
-            yield warning("flows", text, f"run `pgflowd flows deploy {flow.flow_slug}`", "W311")
+            yield warning(text, f"run `pgflowd flows deploy {flow.flow_slug}`", "W311")
         if flow.workers == 0 and flow.active_runs and not flow.is_asleep:
             is_fine = False
             text = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}"
             if flow.oldest_queued_at is not None:
                 waits_s = (now - flow.oldest_queued_at).total_seconds()
                 text += f", the oldest task waits for {duration(waits_s)}"
-            yield warning("flows", f"{text}, but no worker serves it", "run `pgflowd serve`")
+            yield warning(f"{text}, but no worker serves it", "run `pgflowd serve`")
     served = [each for each in flows if (each.workers or each.is_asleep) and not each.paused_at]
     idle = [each.flow_slug for each in served if each.queued and not each.running]
     for slug, waits_s in conn.execute(_STANDING_STILL, (idle, LATE_S)).fetchall() if idle else ():
         is_fine = False
         text = f"{slug}: a task waits for {duration(waits_s)} and none runs, although it is served"
-        yield warning("flows", text, "see `pgflowd status` where its daemon runs", "E318")
+        yield warning(text, "see `pgflowd status` where its daemon runs", "E318")
     if is_fine:
         text = f"{len(flows)} in the database, all with triggers and workers where needed"
-        yield ok("flows", text)
+        yield ok(text)
 
 
 def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -284,7 +339,7 @@ def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if lost:
         workers = counted(lost, "worker")
         parts.append(f"{workers} without a heartbeat for 5 min, never marked stopped")
-    yield ok("orphans", "; ".join(parts) or "none")
+    yield ok("; ".join(parts) or "none")
 
 
 def _connections(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -298,9 +353,17 @@ def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     began = f" since {found.since:%Y-%m-%d}" if found.since else ""
     runs = "" if found.runs is None else f" in about {counted(found.runs, 'run')}"
     if problem:
-        yield warning("history", f"{problem.text}{began}", problem.next or "", problem.code)
+        yield warning(f"{problem.text}{began}", problem.next or "", problem.code)
     else:
-        yield ok("history", f"{size(found.size)}{runs}{began}; {told_retention(found)}")
+        yield ok(f"{size(found.size)}{runs}{began}; {told_retention(found)}")
+
+
+def _tables(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Name the largest tables, by the server's statistics."""
+    now = execute(conn, database_time())
+    for name, held, rows, dead, vacuumed_at in conn.execute(_TABLES, (LARGEST_TABLES,)).fetchall():
+        vacuumed = f"vacuumed {ago(vacuumed_at, now)}" if vacuumed_at else "never vacuumed"
+        yield ok(f"{name}: {size(held)}, about {counted(rows, 'row')}, {dead:,} dead, {vacuumed}")
 
 
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -320,38 +383,48 @@ def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
         remedy = _REMEDIES.get(number, "if no table was changed by hand, please report this")
-        yield error("invariants", f"{number} {where}: {detail}", remedy)
+        yield error(f"{number} {where}: {detail}", remedy)
     seen = f"the newest {counted(looked_at, 'run')} and all queues"
     if is_late:
         text = f"only {seen} were looked at: {len(run_ids) - looked_at} more took too long"
-        yield warning("invariants", text, "look again when the server has less to do")
+        yield warning(text, "look again when the server has less to do")
     elif not rows:
-        yield ok("invariants", f"the invariants hold in {seen}")
+        yield ok(f"the invariants hold in {seen}")
 
 
-_OF_THE_SERVER: dict[str, Examination] = {
-    "server": _server,
-    "clocks": _clocks,
-    "pooler": _pooler,
-    "durability": _durability,
-    "isolation": _isolation,
-    "connections": _connections,
-    "transactions": _transactions,
-    "snapshots": _snapshots,
-    "listeners": _listeners,
+CHECKS: dict[Section, dict[str, Check]] = {
+    Section.SCHEMA: {
+        "schema": _schema,
+        "objects": _objects,
+        "rights": _rights,
+        "platform": _platform,
+        "recovery": _recovery,
+    },
+    Section.DATABASE: {
+        "server": _server,
+        "clocks": _clocks,
+        "durability": _durability,
+        "isolation": _isolation,
+        "transactions": _transactions,
+        "snapshots": _snapshots,
+        "history": _history,
+        "tables": _tables,
+    },
+    Section.CONNECTIONS: {
+        "connections": _connections,
+        "encryption": _encryption,
+        "pooler": _pooler,
+        "listeners": _listeners,
+    },
+    Section.FLOWS: {
+        "flows": _flows,
+        "stalled": _stalled,
+        "schedules": _schedules,
+        "orphans": _orphans,
+        "invariants": _invariants,
+    },
 }
-EXAMINATIONS = {
-    **_OF_THE_SERVER,
-    "rights": _rights,
-    "platform": _platform,
-    "recovery": _recovery,
-    "flows": _flows,
-    "stalled": _stalled,
-    "schedules": _schedules,
-    "orphans": _orphans,
-    "history": _history,
-    "invariants": _invariants,
-}
+_OF_THE_SERVER = {*CHECKS[Section.DATABASE], *CHECKS[Section.CONNECTIONS], "schema"} - {"history"}
 _REMEDIES = {
     **dict.fromkeys(("I5", "I24"), "wait for the sweeper, or `pgflowd stalled requeue --all`"),
     "I17": "see `pgflowd flows limits`, and who has written into pgflowd.slots",
@@ -390,4 +463,36 @@ _OTHER_VIOLATIONS = """
 select * from pgflowd.queue_violations(%s) union all select * from pgflowd.due_violations(%s)
  union all select * from pgflowd.limit_violations(%s) union all
 select * from pgflowd.orphan_violations(%s)
+"""
+_SERVER = """
+select split_part(current_setting('server_version'), ' ', 1), current_database()::text
+"""
+_TABLES = """
+select schemaname || '.' || relname, pg_total_relation_size(relid) as bytes, n_live_tup, n_dead_tup,
+       greatest(last_vacuum, last_autovacuum)
+  from pg_catalog.pg_stat_user_tables
+ where schemaname in ('pgflow', 'pgflowd') or schemaname = 'pgmq' and relname ~ '^[aq]_'
+ order by bytes desc, relname limit %s
+"""
+_RIGHTS = """
+select current_user,
+       has_table_privilege('pgflow.runs', 'select'),
+       has_function_privilege('pgflow.start_flow_with_states(text, jsonb, uuid)', 'execute'),
+       has_table_privilege('pgflow.workers', 'insert')
+         and has_table_privilege('pgflowd.attempts', 'insert')
+         and has_table_privilege('pgflow.step_tasks', 'update'),
+       has_table_privilege('pgflow.flows', 'insert') and has_schema_privilege('pgmq', 'create')
+         and (select bool_and(has_schema_privilege(proc.pronamespace, 'usage')
+                              and has_function_privilege(proc.oid, 'execute'))
+                from pg_catalog.pg_proc as proc
+                join pg_catalog.pg_namespace as schema on schema.oid = proc.pronamespace
+               where (schema.nspname, proc.proname) in (
+                 ('pgflow', 'create_flow'), ('pgflow', 'add_step'),
+                 ('pgflow', 'ensure_flow_compiled'), ('pgflowd', 'watch_queue'),
+                 ('pgmq', 'create')))
+"""
+_HAS_TRUSTED_CRON = """
+select pg_catalog.to_regclass('cron.job') is not null
+       and exists (select from pgflowd.platform()
+                    where schema_name = 'cron' and untrusted_owner is null)
 """

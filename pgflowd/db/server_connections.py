@@ -29,9 +29,9 @@ def finding_of_connections(conn: SyncConnection, name: str, max_connections: int
     problem = full_problem(server) or shortage(server, daemon=max_connections or held, held=held)
     if problem:
         found = warning if problem.is_warning else error
-        return found("connections", problem.text, problem.next or "", problem.code)
+        return found(problem.text, problem.next or "", problem.code)
     named = f"; {server.named}" if server.named else ""
-    return ok("connections", f"{server.left} of {server.allowed} are free{named}")
+    return ok(f"{server.left} of {server.allowed} are free{named}")
 
 
 def _read(rows: Rows) -> ServerConnections:

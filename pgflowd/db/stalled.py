@@ -35,15 +35,15 @@ def findings_of_stalled(conn: Connection, stale_threshold_s: float) -> Iterator[
     for one in execute(conn, undecided_tasks()):
         if one.kind == CYCLE:
             problem = problem_of(one)
-            yield warning("stalled", problem.text, problem.next or "", problem.code)
+            yield warning(problem.text, problem.next or "", problem.code)
     found = execute(conn, stalled_tasks(stale_threshold_s))
     if not found:
-        yield ok("stalled", "no task is stalled")
+        yield ok("no task is stalled")
         return
     oldest = found[0]
     task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
     text = f"{counted(len(found), 'task')}, the oldest {task}"
-    yield warning("stalled", text, "see `pgflowd stalled list`")
+    yield warning(text, "see `pgflowd stalled list`")
 
 
 _STALLED = """

@@ -3,7 +3,8 @@ Our unit files for systemd, adapted to this machine.
 
 The files in `systemd/` are shipped with the package. Here they get the path of our program. For a
 user's own service manager they lose the settings that only the system's may use. Drop-ins are
-installed only for a systemd that knows them.
+installed only for a systemd that knows them. `examine_units` compares what is installed, for
+`pgflowd doctor`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
+from pgflowd.core.finding import Finding, Section, error, ok, warning
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.values import format_duration
 from pgflowd.resources import shipped
 
 WEB = "pgflowd-web.service"
@@ -27,6 +32,8 @@ SYSTEM = Path("/etc/systemd/system")
 PACKAGED = Path("/usr/lib/systemd/system")  # where packages of the system have their units
 RUNNING = Path("/run/systemd/system")  # exists if systemd runs this machine
 TIMEOUT_S = 30.0  # of systemctl
+SPARE_S = 5.0  # a supervisor that stops is silent for kill_grace and a little longer
+USERADD = "useradd --system --no-create-home --shell /usr/sbin/nologin"
 
 _NOT_FOR_USERS = re.compile(
     r"(User|After|Wants|AmbientCapabilities|CapabilityBoundingSet|DevicePolicy|Private\w+|"
@@ -61,10 +68,9 @@ class UnitFile:
         draft.replace(self.path)
 
 
-def unit_files(
-    *, for_user: bool, version: int | None, environ: Mapping[str, str]
-) -> list[UnitFile]:
-    """Return the files for this machine; without a known version there are no drop-ins."""
+def unit_files(*, for_user: bool, environ: Mapping[str, str]) -> list[UnitFile]:
+    """Return the files for this machine; where systemd is not installed there are no drop-ins."""
+    version = systemd_version()
     directory = user_directory(environ) if for_user else system_directory()
     files = []
     for name in UNITS:
@@ -117,10 +123,70 @@ def user_exists(name: str) -> bool:
     return True
 
 
-def setting(text: str, key: str) -> str | None:
-    """Return the value of a key in a unit; the last one counts."""
-    found = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
-    return found[-1].strip() if found else None
+def examine_units(
+    files: Sequence[UnitFile], settings: Settings, *, for_user: bool
+) -> Iterator[Finding]:
+    """Compare the installed units with those of this pgflowd, and with the config."""
+    for check, found in _examined(files, settings, for_user):
+        yield replace(found, section=Section.SYSTEMD, check=check)
+
+
+def _examined(
+    files: Sequence[UnitFile], settings: Settings, for_user: bool
+) -> Iterator[tuple[str, Finding]]:
+    version = systemd_version()
+    if version is None:
+        yield "systemd", error("systemctl is not installed")
+        return
+    note = "" if RUNNING.exists() else ", not running on this machine"
+    yield "systemd", ok(f"version {version}{note}")
+    for suffix in (".service", ".conf"):
+        for file in files:
+            if file.path.suffix == suffix:
+                yield "unit", _compared(file, for_user)
+    if not for_user:
+        is_there = user_exists("pgflowd")
+        missing = error("there is no user pgflowd", f"{USERADD} pgflowd")
+        yield "user", ok("pgflowd exists") if is_there else missing
+        yield "program", _reachable(program())
+    yield "times", _times(settings, files[0])
+
+
+def _compared(file: UnitFile, for_user: bool) -> Finding:
+    if file.is_same:
+        return ok(f"{file.path} is up to date")
+    command = f"pgflowd systemd install{' --user' if for_user else ''}"
+    if file.installed is None:
+        bad = error if file.path.name == "pgflowd.service" else warning
+        return bad(f"{file.path} is not installed", command)
+    return warning(f"{file.path} differs from the unit of this pgflowd", command)
+
+
+def _reachable(path: str) -> Finding:
+    """The hardened unit cannot read home directories, so pgflowd must not be in one."""
+    if path.startswith(("/home/", "/root/", "/run/user/")):
+        text = f"{path} is in a home directory, which the unit cannot read (ProtectHome)"
+        return error(text, "install pgflowd elsewhere, for example in /opt/pgflowd")
+    return ok(path)
+
+
+def _times(settings: Settings, unit: UnitFile) -> Finding:
+    """systemd must wait for a quick stop, in which the supervisor is silent for `kill_grace`."""
+    graces = [settings.worker_for(slug).kill_grace_s for slug in settings.flows]
+    grace_s = max([settings.worker.kill_grace_s, *graces])
+    found = re.findall(r"^TimeoutStopSec=(.*)$", unit.installed or unit.text, re.MULTILINE)
+    written = found[-1].strip() if found else "90"  # the last one counts
+    try:
+        stop_s = float(written.removesuffix("s"))
+    except ValueError:  # in other units of time than ours
+        stop_s = inf
+    if grace_s + SPARE_S <= stop_s:
+        return ok(f"TimeoutStopSec={written} is longer than kill_grace")
+    text = (
+        f"kill_grace is {format_duration(grace_s)}, and systemd kills everything after "
+        f"TimeoutStopSec={written} of silence"
+    )
+    return warning(text, f"set TimeoutStopSec to {round(grace_s + SPARE_S)} or more in a drop-in")
 
 
 def _starting() -> str:

@@ -64,7 +64,7 @@ class Connections:
             return await asyncio.to_thread(self._work, work)
         except _IN_THE_WAY as error:
             text = f"the database did not answer in time: {one_line(str(error), 200)}"
-            next = "try again in a moment; `pgflowd db health` shows transactions that are old"
+            next = "try again in a moment; `pgflowd doctor database` names old transactions"
             raise TooSlow(text, next=next) from None
         finally:
             self._places.release()

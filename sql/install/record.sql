@@ -1,4 +1,4 @@
--- Records what was applied and the catalog as it is now, so that db verify finds what changed
+-- Records what was applied and the catalog as it is now, so that doctor schema finds what changed
 -- since. Objects that others added are left out. Of a foreign schema pgflow everything is
 -- recorded, since a change of that core must be noticed.
 insert into pgflowd.schema_history (version, name, checksum, core, release)

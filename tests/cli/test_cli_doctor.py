@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -48,9 +49,10 @@ def test_a_healthy_database_has_only_good_findings(examined, shop):
 
     assert {one["state"] for each in found.values() for one in each} == {"ok"}
     assert list(found) == [
-        "pgflowd", "server", "schema", "clocks", "pooler", "durability", "isolation",
-        "connections", "transactions", "snapshots", "listeners", "rights", "platform", "recovery",
-        "flows", "stalled", "schedules", "orphans", "history", "invariants",
+        "pgflowd", "schema", "objects", "rights", "platform", "recovery",
+        "server", "clocks", "durability", "isolation", "transactions", "snapshots", "history",
+        "tables", "connections", "pooler", "listeners",
+        "flows", "stalled", "schedules", "orphans", "invariants",
     ]  # fmt: skip
     assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
 
@@ -60,6 +62,38 @@ def careless(shop):
     """A database that commits without waiting for the disk."""
     name = sql.Identifier(shop.database.name)
     shop.conn.execute(sql.SQL("alter database {} set synchronous_commit = off").format(name))
+
+
+def test_each_section_may_be_examined_by_itself(here, shop):
+    def checks(*sections: str) -> list[str]:
+        ended = here("doctor", *sections, "--json")
+        found = ended.json["findings"]
+        assert {one["section"] for one in found} <= {*sections, "schema"}
+        return [one["check"] for one in found]
+
+    assert checks("connections") == ["connections", "pooler", "listeners"]
+    assert checks("database")[:2] == ["schema", "server"]  # the size needs the schema
+    assert checks("flows", "connections")[-1] == "invariants"
+    assert "tables" not in checks("schema")
+
+
+def test_the_largest_tables_are_named_with_their_sizes(examined, shop):
+    shop.run_through()
+
+    tables = [one["text"] for one in examined()["tables"]]
+
+    assert len(tables) == doctor.LARGEST_TABLES
+    assert all(re.match(r"(pgflowd?|pgmq)\.\w+: [\d.]+ [kM]?B, about ", text) for text in tables)
+
+
+def test_what_was_changed_by_hand_is_named(here, shop):
+    shop.conn.execute("alter function pgflow.start_flow strict")
+
+    ended = here("doctor", "schema")
+
+    assert ended.code == 1
+    assert "✖ objects       E302  function pgflow.start_flow(text,jsonb,uuid) differs" in ended.out
+    assert "→ run `pgflowd db migrate`" in ended.out
 
 
 def test_each_finding_is_one_line(here, careless):

@@ -1,4 +1,4 @@
-"""`pgflowd systemd`: units for this machine, shown before they are written, compared later."""
+"""`pgflowd systemd`: units, shown before they are written; `pgflowd doctor systemd` compares."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def systemd(pgflowd, elsewhere, monkeypatch):
     monkeypatch.setattr(units, "RUNNING", elsewhere / "absent")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(elsewhere / "config"))
     return lambda *args: pgflowd("systemd", *args)
+
+
+@pytest.fixture
+def doctor(systemd, pgflowd):
+    """Examine the units, where `systemd` has them."""
+    return lambda *args: pgflowd("doctor", "systemd", *args)
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def test_a_newer_systemd_gets_its_drop_ins(systemd, elsewhere, of_version):
 
 
 def test_a_package_has_its_units_where_packages_have_them(
-    systemd, elsewhere, of_version, monkeypatch
+    systemd, doctor, elsewhere, of_version, monkeypatch
 ):
     of_version(252)
     monkeypatch.setattr(units, "PACKAGED", elsewhere / "packaged")
@@ -77,7 +83,7 @@ def test_a_package_has_its_units_where_packages_have_them(
         (elsewhere / "packaged" / Path(file["path"]).name).write_text(file["text"])
 
     assert systemd("install", "--yes").out == "the units are installed already\n"
-    assert f"{elsewhere}/packaged/pgflowd.service is up to date" in systemd("doctor").out
+    assert f"{elsewhere}/packaged/pgflowd.service is up to date" in doctor().out
 
     monkeypatch.setattr(units, "program", lambda: "/elsewhere/pgflowd")  # not that of the package
     assert f"# {elsewhere}/system/pgflowd.service" in systemd("show").out
@@ -136,15 +142,17 @@ def test_systemd_itself_finds_nothing_wrong(systemd, elsewhere, of_version, kind
     assert told == [], told
 
 
-def test_doctor_finds_what_is_missing_and_what_differs(systemd, elsewhere, of_version, monkeypatch):
+def test_doctor_finds_what_is_missing_and_what_differs(
+    systemd, doctor, elsewhere, of_version, monkeypatch
+):
     of_version(252)
     monkeypatch.setattr(units, "user_exists", lambda name: True)
     monkeypatch.setattr(units, "program", lambda: "/opt/pgflowd/bin/pgflowd")
-    missing = systemd("doctor")
+    missing = doctor()
     systemd("install", "--yes")
-    fine = systemd("doctor")
+    fine = doctor()
     (elsewhere / "system" / "pgflowd@.service").write_text("[Unit]\n")
-    differs = systemd("doctor", "--json")
+    differs = doctor("--json")
 
     assert missing.code == 1
     assert "pgflowd.service is not installed   → pgflowd systemd install" in missing.out
@@ -154,27 +162,27 @@ def test_doctor_finds_what_is_missing_and_what_differs(systemd, elsewhere, of_ve
     assert warned == [f"{elsewhere}/system/pgflowd@.service differs from the unit of this pgflowd"]
 
 
-def test_doctor_compares_the_units_times_with_the_config(systemd, elsewhere, of_version):
+def test_doctor_compares_the_units_times_with_the_config(doctor, elsewhere, of_version):
     of_version(252)
     (elsewhere / "pgflowd.toml").write_text('[worker]\nkill_grace = "40s"\n')
 
-    ended = systemd("doctor", "--user")
+    ended = doctor("--user")
 
     assert "kill_grace is 40s, and systemd kills everything after TimeoutStopSec=20" in ended.out
     assert "set TimeoutStopSec to 45 or more" in ended.out
 
 
-def test_doctor_warns_of_a_program_that_the_unit_cannot_see(systemd, of_version, monkeypatch):
+def test_doctor_warns_of_a_program_that_the_unit_cannot_see(doctor, of_version, monkeypatch):
     of_version(252)
     monkeypatch.setattr(units, "program", lambda: "/home/anna/.venv/bin/pgflowd")
 
-    assert "which the unit cannot read (ProtectHome)" in systemd("doctor").out
+    assert "which the unit cannot read (ProtectHome)" in doctor().out
 
 
-def test_a_missing_systemctl_is_an_error(systemd, of_version):
+def test_a_missing_systemctl_is_an_error(doctor, of_version):
     of_version(None)
 
-    ended = systemd("doctor")
+    ended = doctor()
 
     assert (ended.code, "systemctl is not installed" in ended.out) == (1, True)
 

@@ -22,7 +22,7 @@ from pgflowd.core.exit_codes import ExitCode
 
 FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
-    "new": "--template", "check": "--offline --strict", "doctor": "",
+    "new": "--template", "check": "--offline --strict", "doctor": "--user",
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
     "top": "", "reload": "", "wake": "", "docs": "", "explain": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
@@ -58,13 +58,12 @@ FLAGS = {  # what the surface promises, and no more
     "stalled list": "", "stalled requeue": "--all --reason", "stalled fail": "--all --reason",
     "log": "--actions --run --since --actor --follow --limit",
     "dead list": "--flow --since --limit",
-    "db status": "", "db migrate": "--to --dry-run", "db sql": "--from", "db verify": "",
-    "db settings": "", "db set": "", "db health": "--limit",
+    "db status": "", "db migrate": "--to --dry-run", "db sql": "--from",
+    "db settings": "", "db set": "",
     "web": "--listen --read-only --open", "web passwd": "--act", "web token": "--act",
     "config show": "--origin", "config schema": "--pyproject", "config env": "",
     "monitoring scrape": "", "monitoring alerts": "", "monitoring grafana": "",
     "systemd install": "--user --dry-run --yes", "systemd show": "--user",
-    "systemd doctor": "--user",
 }  # fmt: skip
 EVERYWHERE = {
     "--config", "--database-url", "--instance", "--json", "--color", "--quiet", "--verbose",
@@ -124,7 +123,7 @@ FORMS = {
                  "new 'my mill'", "is not a valid name", on=""),
     "check": Forms("check --offline", "no problems", "ok problems flows connections",
                    "check --strickt", "did you mean '--strict'?", on=""),
-    "doctor": Forms("doctor", "PostgreSQL", "ok findings", "doctor me", "unexpected"),
+    "doctor": Forms("doctor", "PostgreSQL", "ok findings", "doctor me", "'schema'"),
     "docs": Forms("docs waits", "wait for a time", "topic title part text",
                   "docs wiats", "the nearest are waits", 4, on=""),
     "explain": Forms("explain E210", "cannot be imported", "code title group sections",
@@ -253,10 +252,6 @@ FORMS = {
     "db migrate": Forms("db migrate --dry-run", "nothing was changed", "before after dry_run",
                         "db migrate --to 99", "out of reach"),
     "db sql": Forms("db sql", "create schema", "sql", "db sql rolls", "roles", on=""),
-    "db verify": Forms("db verify", "nothing has changed", "problems",
-                       "db verify x", "unexpected"),
-    "db health": Forms("db health", "their queue is 0% full", "server database bytes tables",
-                       "db health --limit 0", "--limit"),
     "db settings": Forms("db settings", "retention_completed  null", "settings",
                          "db setings", "'settings'"),
     "db set": Forms("db set retention_completed 30d", "is 30d now; it was null", "name value old",
@@ -279,8 +274,6 @@ FORMS = {
     "systemd install": Forms("systemd install --dry-run", "nothing was written", "dry_run files",
                              "systemd install --dry", "'--dry-run'", on=""),
     "systemd show": Forms("systemd show", "[Service]", "files", "systemd shw", "'show'", on=""),
-    "systemd doctor": Forms("systemd doctor", "systemd", "ok findings",
-                            "systemd doctor --usr", "'--user'", exits=1, on=""),
 }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from uuid import UUID
 from pgflowd.cli.commands.version import PARTS
 from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.documents.daemons import ListedDaemon
-from pgflowd.core.documents.database import DatabaseCondition, TableHealth
 from pgflowd.core.documents.documentation import ContentsPart, FoundText
 from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.families import FamilyMember
@@ -39,9 +38,8 @@ from pgflowd.core.documents.statistics import FlowStats, StepStats
 from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.values import ValueMember, ValuePart
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
-from pgflowd.core.finding import FindingState
+from pgflowd.core.finding import FindingState, Section
 from pgflowd.core.kept_output import KeptLine
-from pgflowd.core.obstacles import Holder
 from pgflowd.core.progress import Progress
 from pgflowd.core.settings.show import Variable
 from pgflowd.core.statuses import DaemonState, DatabaseState, RunStatus, StepStatus
@@ -154,7 +152,8 @@ NO_DAEMON = {
     "problems": [DAEMON_PROBLEM],
 }
 FINDING = {
-    "check": str, "state": FindingState, "text": str, "code": str | None, "next": str | None,
+    "section": Section, "check": str, "state": FindingState, "text": str, "code": str | None,
+    "next": str | None,
 }  # fmt: skip
 OF_RUNS = {"completed": int, "failed": int, "per_minute": float, "failure_rate": float | None}
 FLOW_STATS = {Keys: FlowStats, "runs": OF_RUNS}
@@ -165,8 +164,8 @@ TYPES = {"ChildState": CHILD_STATE} | {  # parts of documents, each after those 
         Progress, KeptLine, StepUndo, StepTasks, Run, ListedRun, Attempt, AttemptOutput,
         SavedCheckpoint, FamilyMember, TaskKey, StepTask, StripCell, GridRun, FlowGrid, ValueMember,
         OpenTask, HeldTask, ListedSignal, DeadLetter, StalledTask, RunEvent, PersonAction,
-        ListedFlow, ListedLimit, WorkerCaps, Version, ListedSchedule, StepStats, TableHealth,
-        Holder, SharedSetting, Variable,
+        ListedFlow, ListedLimit, WorkerCaps, Version, ListedSchedule, StepStats,
+        SharedSetting, Variable,
     )
 } | {
     "Finding": FINDING,
@@ -329,7 +328,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
         },
         ["check"],
     ),
-    "doctor": ({"ok": bool, "findings": [FINDING]}, ["doctor", "systemd doctor"]),
+    "doctor": ({"ok": bool, "findings": [FINDING]}, ["doctor"]),
     "status": (either(DAEMON, NO_DAEMON), ["status", "status --watch", "tree"]),
     "daemons": ({"daemons": [LISTED_DAEMON]}, ["daemons list"]),
     "daemon": (LISTED_DAEMON, ["daemons show"]),
@@ -375,9 +374,7 @@ DOCUMENTS = {  # by the name of the file, with the commands that print it
         ["db status"],
     ),
     "db-migrated": (Migrated, ["db migrate"]),
-    "db-verify": ({"problems": [PROBLEM]}, ["db verify"]),
     "db-sql": ({"sql": str}, ["db sql"]),
-    "db-health": (DatabaseCondition, ["db health"]),
     "db-settings": ({"settings": [SharedSetting]}, ["db settings"]),
     "db-set": ({"name": str, "value": Any, "old": Any}, ["db set"]),
     "config": ({"file": str | None, "settings": dict[str, Any]}, ["config show"]),

@@ -35,7 +35,7 @@ SCHEMAS = {
     "/signals": "signals",
     "/actions": "actions",
     "/schedules": "schedules",
-    "/database": "db-health",
+    "/database": "doctor",
     "/explain": "explanation",
     "/explain/{code}": "explanation",
 }

@@ -262,7 +262,7 @@ def test_a_page_and_an_action_do_not_wait_long_for_a_lock(serve, database, shop)
     with httpx.Client(base_url=address, headers=OF_OUR_PAGE, timeout=30) as web:
         with database.connect() as conn, conn.transaction():
             conn.execute("lock table pgflow.runs, pgflowd.runs")
-            assert_unavailable(web, "E301", "db health")
+            assert_unavailable(web, "E301", "doctor database")
             answer = web.post(f"/api/1/runs/{run}/cancel", json={})
             assert (answer.status_code, "E301" in answer.text) == (503, True)
         assert web.get("/runs").status_code == 200

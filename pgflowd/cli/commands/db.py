@@ -1,5 +1,5 @@
 """
-`pgflowd db`: install, upgrade, print and verify the schema; its health and settings.
+`pgflowd db`: install, upgrade and print the schema; settings that all daemons share.
 
 `pgflowd.db.schema` does the work; this module parses arguments and prints results.
 """
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.db_health import health
 from pgflowd.cli.commands.db_settings import set_, settings
 from pgflowd.cli.connect import open_connection
 from pgflowd.cli.groups import Group
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def db() -> None:
-    """Install, upgrade and verify the schema; change settings that all daemons share.
+    """Install and upgrade the schema; change settings that all daemons share.
 
     \b
     Example: pgflowd db migrate --dry-run
@@ -102,29 +101,7 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     app.print_result(text.rstrip("\n"), sql=text)
 
 
-@db.command()
-@pass_app
-def verify(app: App) -> None:
-    """List the objects that changed since the last migrate; exit code 1 if there are any.
-
-    \b
-    Example: pgflowd db verify
-    """
-    from pgflowd.db import schema
-
-    with open_connection(app) as conn:
-        problems = schema.verify(conn)
-    if app.json:
-        app.print_document(problems=[problem_json(app, one) for one in problems])
-    elif problems:
-        print_problems(app, problems)
-    else:
-        app.print("nothing has changed since the last migrate")
-    if problems:
-        app.exit(ExitCode.NO)
-
-
-for _command in (health, settings, set_):
+for _command in (settings, set_):
     db.add_command(_command)
 
 

@@ -72,10 +72,10 @@ def finding_of_schedules(found: list[ListedSchedule], now: datetime) -> Finding:
         if each.error:
             when = ago(each.failed_at or now, now)
             failed = f"{each.name} has started no run {when}: {each.error}"
-            return warning("schedules", failed, "see `pgflowd schedules list`", "E327")
+            return warning(failed, "see `pgflowd schedules list`", "E327")
     paused = sum(each.paused_at is not None for each in found)
     text = counted(len(found), "schedule") if found else "none"
-    return ok("schedules", f"{text}, {paused} of them paused" if paused else text)
+    return ok(f"{text}, {paused} of them paused" if paused else text)
 
 
 @dataclass(frozen=True)

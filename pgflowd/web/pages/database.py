@@ -1,35 +1,34 @@
-"""How large the database is, and what hinders work in it."""
+"""What a look at the database finds: how large it is, and what hinders work in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.documents.database import DatabaseCondition
-from pgflowd.core.pruning import told_retention
-from pgflowd.db.health import database_health
+from pgflowd.core.finding import Finding, FindingState, Section
+from pgflowd.db.doctor import DoctorRequest, examine
 from pgflowd.web.pages.page import Page, PageRequest
 
-TABLES = 20
+SECTIONS = (Section.DATABASE, Section.CONNECTIONS)
 
 
 @dataclass(frozen=True)
-class ShownDatabase:
-    """The database, as `db health` prints it."""
+class ShownFindings:
+    """The findings, as `doctor` prints them."""
 
-    condition: DatabaseCondition
-
-    @property
-    def retention(self) -> str:
-        return told_retention(self.condition.kept)
+    findings: Sequence[Finding]
 
     def to_json(self) -> dict[str, Any]:
-        return versioned(self.condition.to_json())
+        is_ok = all(each.state != FindingState.ERROR for each in self.findings)
+        return versioned({"ok": is_ok, "findings": [asdict(each) for each in self.findings]})
 
 
-def database_page(request: PageRequest) -> ShownDatabase:
-    return ShownDatabase(database_health(request.conn, TABLES))
+def database_page(request: PageRequest) -> ShownFindings:
+    return ShownFindings([*examine(request.conn, DoctorRequest(), SECTIONS)])
 
 
-PAGES = (Page("/database", "database.html", database_page, lambda _: ["pgflowd", "db", "health"]),)
+PAGES = (
+    Page("/database", "database.html", database_page, lambda _: ["pgflowd", "doctor", *SECTIONS]),
+)

@@ -1,7 +1,7 @@
 -- schema_history: which migrations made this database, and its catalog afterwards.
 -- One row per migration, and one named `functions` for each set of functions applied. `core`
 -- is `own`, or the release that a foreign schema pgflow was taken for. The row of the last migrate
--- holds the catalog's fingerprint, object by object, for db verify.
+-- holds the catalog's fingerprint, object by object, for doctor schema.
 -- It lies outside `tables/`, because it must be there before the first migration.
 create table if not exists pgflowd.schema_history (
   version int not null,
