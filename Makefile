@@ -10,7 +10,6 @@
 # make figures how large the house is, and whether anything of it has grown
 # make clients  make the plain client, and what else exists twice, from the asynchronous one
 # make contract  write the JSON Schemas of what commands print
-# make codes   write the index of the pages about codes
 # make site    build the documentation as a site, in build/site
 # make pictures  take the pictures of the dashboard anew
 # make deb     a Debian package, in dist
@@ -44,7 +43,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos nightly peers clean \
-  clients contract pictures codes references site deb
+  clients contract pictures references site deb
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -70,9 +69,6 @@ contract: $(TEST_READY)
 
 references: $(TEST_READY)
 	PYTHONPATH=tests $(VENV)/bin/python -m support.references
-
-codes: $(TEST_READY)
-	$(VENV)/bin/python tests/support/error_examples.py
 
 deb: | $(VENV)/bin/pip
 	$(VENV)/bin/python deploy/debian/build.py $(DIST)

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from pgflowd.core.documents.documentation import INDEX, TableOfContents
-from pgflowd.errors import TITLES
 
 DOCS = Path(__file__).parents[1] / "docs"
 CODES = "errors/README.md"  # the pages of codes follow it
@@ -51,7 +50,8 @@ def paths(index: str) -> list[str]:
     """The paths of all pages, in the order of the contents."""
     found = [page.path for page in TableOfContents(index).pages]
     behind = found.index(CODES) + 1
-    return [*found[:behind], *(f"errors/{code}.md" for code in TITLES), *found[behind:]]
+    codes = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.glob("errors/[EW]*.md"))
+    return [*found[:behind], *codes, *found[behind:]]
 
 
 if __name__ == "__main__":

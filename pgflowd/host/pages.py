@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pgflowd.core.documents.error_pages import ErrorPage, page_of, page_of_row, rows_of
 from pgflowd.core.documents.markdown import blocks_of
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.resources import shipped
+
+CODES = "errors/README.md"
 
 
 def page_text(path: str) -> str:
@@ -24,3 +27,18 @@ def page_text(path: str) -> str:
             next="install pgflowd again: pip install --force-reinstall pgflowd",
         ) from error
     return text
+
+
+def error_page(code: str) -> ErrorPage:
+    """The page of a code of the registry, or what its row says."""
+    row = rows_of(page_text(CODES)).get(code)
+    return page_of_row(code, row) if row else page_of(code, page_text(f"errors/{code}.md"))
+
+
+def error_texts() -> dict[str, str]:
+    """The Markdown of every code: its page, or its row."""
+    rows = rows_of(page_text(CODES))
+    return {
+        code: " ".join(rows[code]) if code in rows else page_text(f"errors/{code}.md")
+        for code in TITLES
+    }

@@ -220,6 +220,7 @@ def test_for_programs_it_is_one_document(here, project, shop):
     }  # fmt: skip
 
 
+@covers("E207", "E212", "E213")
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [

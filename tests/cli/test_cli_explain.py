@@ -14,7 +14,7 @@ from pgflowd.cli.terminal.screen import Screen, text_width
 from pgflowd.core.documents.error_pages import nearest_codes, page_of
 from pgflowd.core.documents.markdown import BlockKind
 from pgflowd.errors import GROUPS, TITLES
-from pgflowd.host.error_pages import read
+from pgflowd.host.pages import error_page
 
 
 def test_a_code_is_explained_however_it_is_written(pgflowd):
@@ -24,6 +24,15 @@ def test_a_code_is_explained_however_it_is_written(pgflowd):
     assert shown.out.startswith("E210  a flow module cannot be imported\n")
     assert "\n    $ pgflowd check --offline\n" in shown.out
     assert "\n  E211  a flow module takes too long to import\n" in shown.out
+
+
+def test_a_code_without_a_page_is_explained_by_its_row(pgflowd):
+    shown, page = pgflowd("explain", "W330"), pgflowd("explain", "W330", "--json").json
+
+    assert shown.out.startswith("W330  a flow is paused\n\nSomebody has paused the flow:")
+    assert "\nWhat to do\nAsk who paused it;" in shown.out
+    assert [section["title"] for section in page["sections"]] == [None, "What to do"]
+    assert (page["related"], page["pages"]) == ([], [])
 
 
 def test_without_a_code_all_are_listed_by_groups(pgflowd):
@@ -39,7 +48,7 @@ def test_words_are_sought_in_the_pages_and_a_title_comes_first(pgflowd):
     nothing = pgflowd("explain", "zebra crossing")
 
     assert found[0] == {"code": "W330", "title": "a flow is paused", "group": "the database"}
-    assert nothing.code == 4 and "no page has 'zebra crossing'" in nothing.err
+    assert nothing.code == 4 and "no code has 'zebra crossing'" in nothing.err
 
 
 @pytest.mark.parametrize(
@@ -70,7 +79,7 @@ def test_the_document_has_the_parts_of_the_page(pgflowd):
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_of_every_page_only_code_is_wider_than_the_terminal(width):
     for code in TITLES:
-        page = read(code)
+        page = error_page(code)
         blocks = [block for section in page.sections for block in section.blocks]
         written = [block.text for block in blocks if block.kind is BlockKind.CODE]
         long = {line.strip() for text in written for line in text.splitlines()}

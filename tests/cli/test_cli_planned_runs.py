@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.covers import covers
 from support.shop import Shop
 
 
@@ -104,6 +105,7 @@ def test_one_run_at_a_time_has_a_key_and_the_next_one_names_it(here, shop):
     assert re.search(r"send_email +\S started", here("runs", "show", second).out)
 
 
+@covers("E422")
 def test_a_run_begins_after_others(here, shop):
     first, second = (here("runs", "start", "send_email", "7").out.strip() for _ in range(2))
     after = ("--after", first, "--after", second[-12:])

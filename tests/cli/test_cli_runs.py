@@ -110,6 +110,7 @@ def test_a_mistyped_start_prints_what_is_wrong_and_starts_nothing(here, shop, ar
     assert shop.conn.execute("select count(*) from pgflow.runs").fetchone() == (0,)
 
 
+@covers("E415")
 def test_a_flow_that_is_nearly_there_is_suggested(here, shop):
     ended = here("runs", "start", "analyse_website")
 
@@ -125,6 +126,7 @@ def test_a_map_over_the_input_wants_an_array(here, shop):
     assert "E416" in ended.err
 
 
+@covers("E410")
 def test_a_run_id_may_be_chosen_once(here, shop):
     chosen = str(uuid4())
 
@@ -295,6 +297,7 @@ def test_digits_that_fit_two_runs_are_asked_for_again(here, shop):
     assert "10000000-0000-7000-8000-00000000abcd" in ended.err
 
 
+@covers("E409")
 @pytest.mark.parametrize("command", ["show", "follow", "wait", "cancel", "retry"])
 def test_a_run_there_is_not(here, shop, command):
     digits = here("runs", command, "0123abcd")

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg.conninfo import make_conninfo
 from support.background import Background
+from support.covers import covers
 from support.shop import Shop, on_a_terminal
 
 from pgflowd.core.approval import APPROVAL
@@ -216,6 +217,7 @@ def test_a_task_is_woken_with_a_reason(here, shop, waiting):
     assert (saved["by"], saved["reason"]) == ("postgres", "the customer called")
 
 
+@covers("E423")
 def test_a_task_that_does_not_wait_is_not_woken(here, shop, waiting):
     shop.start("send_email")
 

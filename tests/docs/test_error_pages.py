@@ -1,4 +1,4 @@
-"""Each code has a page in docs/errors, and what a page shows comes when one does it."""
+"""Each code has a row or a page in docs/errors; what a page shows comes when one does it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,43 @@ from types import ModuleType
 
 import pytest
 from support.error_examples import (
-    INDEX,
+    DOCS,
+    PAGES,
     Example,
     example_of,
     executed,
-    index,
     is_shown,
     run_all,
     write_files,
 )
 
 from pgflowd.cli.main import run
-from pgflowd.errors import TITLES
-from pgflowd.host.error_pages import read
+from pgflowd.errors import GROUPS, TITLES
+from pgflowd.host.pages import error_page
 from pgflowd.testing import run_flow
 
 ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "errors"
 LEAST_CHARS = 16  # of a part that is not found by chance
 EXAMPLES = executed()
 
 
-def test_each_code_has_its_page_and_each_page_its_code() -> None:
-    assert {path.stem for path in PAGES.glob("[EW]*.md")} == set(TITLES)
+def test_each_code_has_one_row_which_names_its_page_or_says_what_to_do() -> None:
+    text = (DOCS / "errors" / "README.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if re.match(r"\| \[?[EW]\d", line)]
+    expected = [f"| [{code}]({code}.md)" if code in PAGES else f"| {code}" for code in TITLES]
+
+    assert [row[0] for row in rows] == expected
+    for code, row in zip(TITLES, rows, strict=True):
+        alone = [TITLES[code], "|"]
+        assert row[1:] == alone if code in PAGES else row[1].startswith(f"{TITLES[code]}. "), row
+        assert len(row) == 3
+    assert re.findall("^## (.*)$", text, re.MULTILINE) == list(GROUPS.values())
+    assert {path.stem for path in DOCS.glob("errors/[EW]*.md")} == set(PAGES)
 
 
-def test_the_index_lists_all_codes() -> None:
-    assert INDEX.read_text("utf-8") == index(), "run `make codes`"
-
-
-@pytest.mark.parametrize("code", TITLES)
+@pytest.mark.parametrize("code", PAGES)
 def test_a_page_says_what_happened_shows_it_and_says_what_to_do(code: str) -> None:
-    page = read(code)
+    page = error_page(code)
 
     assert [section.title for section in page.sections] == [None, "Example", "What to do"]
     assert all(section.blocks for section in page.sections)
@@ -75,7 +80,7 @@ def test_an_example_prints_what_its_page_shows(
 
 @pytest.mark.parametrize("code", ["E403", "E405", "E418", "E426", "E427", "E430"])
 def test_a_handler_of_a_page_fails_with_what_its_page_shows(code: str) -> None:
-    example, module = example_of(read(code)), ModuleType(f"flows_of_{code}")
+    example, module = example_of(error_page(code)), ModuleType(f"flows_of_{code}")
     sys.modules[module.__name__] = module  # where annotations look for their names
     exec(example.files["flows.py"], vars(module))
 
@@ -85,10 +90,10 @@ def test_a_handler_of_a_page_fails_with_what_its_page_shows(code: str) -> None:
     assert is_shown(example.printed, str(failed.error)), failed.error
 
 
-@pytest.mark.parametrize("code", sorted(set(TITLES) - {each.code for each in EXAMPLES}))
+@pytest.mark.parametrize("code", sorted(set(PAGES) - {each.code for each in EXAMPLES}))
 def test_what_a_page_shows_without_doing_it_is_what_the_code_writes(code: str) -> None:
     """A test with `@covers` provokes it; here its text must still be one of the code."""
-    printed = " ".join(example_of(read(code)).printed.split())
+    printed = " ".join(example_of(error_page(code)).printed.split())
 
     assert code in printed
     assert any(is_written(template, printed) for template in texts_of_the_code())

@@ -111,6 +111,7 @@ def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(setup, databas
     assert late["code"] == "E401" and late["took_s"] >= 1
 
 
+@covers("E416")
 def test_at_level_info_only_failures_are_logged(setup, database):
     daemon = serve(setup, logging={"level": "info"})
 

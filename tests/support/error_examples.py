@@ -1,7 +1,5 @@
 """
-The examples of docs/errors: files to write, commands to run, and what they print; and the index.
-
-`python tests/support/error_examples.py` writes the index, docs/errors/README.md.
+The examples of docs/errors: files to write, commands to run, and what they print.
 
 Where a page shows no pgflowd.toml or no flows.py, there are those of `FILES`, as the index of the
 pages says. A page without a block of commands is not executed: a test with `@covers` and its code
@@ -13,32 +11,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from pgflowd.core.documents.error_pages import ErrorPage, group_of
+from pgflowd.core.documents.error_pages import ErrorPage
 from pgflowd.core.documents.markdown import BlockKind
 from pgflowd.errors import TITLES
-from pgflowd.host.error_pages import read
+from pgflowd.host.pages import error_page
 
+DOCS = Path(__file__).parents[2] / "docs"
 FILES = {
     "pgflowd.toml": '[pgflowd]\nflows = ["flows"]\n',
     "flows.py": "from pgflowd import job\n\n\n@job('orders')\ndef order(run):\n    return run\n",
 }
-INDEX = Path(__file__).parents[2] / "docs" / "errors" / "README.md"
-_ABOUT = """\
-# Codes
-
-Each error and warning has a code, and each code a page: what happened, an example, what to do.
-`pgflowd explain E210` shows it in a terminal, `pgflowd explain` lists all codes, and
-`pgflowd explain time zone` those whose pages have these words. Codes with a W are warnings: pgflowd
-goes on.
-
-Where an example shows no `pgflowd.toml`, it has `flows = ["flows"]`; where it shows no `flows.py`,
-there is a job `orders` that returns its input. A test runs each example with commands, and compares
-what is printed. This page is made by `make codes`.
-"""
+PAGES = [code for code in TITLES if (DOCS / f"errors/{code}.md").is_file()]
 _CUT = "…"  # stands for what differs each time
 
 
@@ -72,7 +58,7 @@ def example_of(page: ErrorPage) -> Example:
 
 def executed() -> list[Example]:
     """The examples that have commands."""
-    examples = [example_of(read(code)) for code in TITLES]
+    examples = [example_of(error_page(code)) for code in PAGES]
     return [example for example in examples if example.commands]
 
 
@@ -97,16 +83,3 @@ def is_shown(printed: str, output: str) -> bool:
     """Whether the output has what a page shows of it, however long its lines are."""
     parts = [re.escape(part.strip()) for part in re.split(_CUT, " ".join(printed.split()))]
     return re.search(r"\s*.*?\s*".join(parts), " ".join(output.split())) is not None
-
-
-def index() -> str:
-    """The text of docs/errors/README.md."""
-    parts = [_ABOUT]
-    for group, codes in groupby(TITLES, group_of):
-        rows = [f"| [{code}]({code}.md) | {TITLES[code]} |" for code in codes]
-        parts.append("\n".join([f"## {group}", "", "| code | means |", "|---|---|", *rows, ""]))
-    return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    INDEX.write_text(index(), "utf-8")

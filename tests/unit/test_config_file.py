@@ -134,6 +134,7 @@ NOT_TOML = [
 ]
 
 
+@covers("E109")
 @pytest.mark.parametrize(("content", "line"), NOT_TOML)
 def test_what_is_not_toml_is_reported_with_its_line(
     place: Place, content: bytes, line: int
@@ -292,6 +293,7 @@ def test_a_wrong_file_shows_all_its_mistakes_in_the_order_of_its_lines(place: Pl
     ]
 
 
+@covers("E107", "E111")
 def test_only_serve_needs_flows_and_readable_secrets(place: Place) -> None:
     place.write('[database]\nurl = "cred:database_url"')
 
@@ -447,6 +449,7 @@ def test_the_runtime_directory_is_systemds_or_the_users() -> None:
     assert runtime_directory({}, 7).name == "pgflowd-7"
 
 
+@covers("E112")
 def test_a_socket_path_too_long_for_the_kernel_is_found(place: Place) -> None:
     place.write(f'[supervisor]\ncontrol = "/{"s" * 120}"')
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd import Flow, FlowError, Limit, job
 from pgflowd.core.definition.plan import plan_of
@@ -292,6 +293,7 @@ def test_e225_a_task_that_was_only_attempted_has_no_output():
     assert (problem.code, problem.next) == ("E225", "write charge=None")
 
 
+@covers("E208")
 def test_e227_e208_the_slugs_of_the_undo_flow_are_free_and_legal():
     flow = Flow("x" * 43)
     for slug in ("undo_it", "list_all", "List_all_2", "y" * 121):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Flow
 from pgflowd.core.definition.arguments import arguments_for
@@ -93,6 +94,7 @@ def test_the_retired_handler_for_the_nearest_later_version_is_chosen() -> None:
     assert [step["slug"] for step in shape["steps"]] == ["a"]
 
 
+@covers("E205")
 def test_what_is_wrong_with_retired_handlers_is_told() -> None:
     flow = Flow("orders")
     flow.step(slug="a")(handler(["run"]))

@@ -34,7 +34,7 @@ def line(problem: Problem) -> str:
     return text
 
 
-@covers("use 4", "promise 5")
+@covers("use 4", "promise 5", "E214", "E215")
 def test_every_wrong_definition_is_reported(wrong):
     found = [line(problem) for flow in wrong.FLOWS for problem in flow.check()]
 

@@ -99,6 +99,7 @@ def test_a_person_pauses_resumes_and_cancels(jane, shop):
     assert status_of(shop, run) == "cancelled"
 
 
+@covers("E411")
 def test_a_run_that_failed_is_retried_from_a_page_that_shows_its_failure(jane, shop):
     run = failed(shop)
     ((token,),) = shop.rows("select max(token) from pgflowd.attempts")

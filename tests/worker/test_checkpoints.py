@@ -164,7 +164,7 @@ def test_more_is_saved_than_fits_into_memory_at_once_and_is_read_one_by_one(star
     assert worker.output(run, 20) == {"work": [1_000_000] * 20 + ["the last"]}
 
 
-@covers("G4", "G13")
+@covers("G4", "G13", "E407")
 def test_a_task_that_another_worker_has_saves_and_drops_nothing(start_worker, tmp_path):
     long = replace(PROFILE_T.worker, heartbeat_interval_s=60.0)
     settings = replace(PROFILE_T, worker=long, recovery=replace(PROFILE_T.recovery, lease_s=200.0))
@@ -458,6 +458,7 @@ WRONG = {
 }
 
 
+@covers("E429")
 def test_a_wrong_call_fails_the_task_and_changes_nothing(start_worker):
     worker = start_worker(one_step("eval(run)"))
 

@@ -1,7 +1,7 @@
 """
-`pgflowd explain`: shows the page of a code, or lists codes.
+`pgflowd explain`: shows the page or row of a code, or lists codes.
 
-The pages are those of `docs/errors`. It needs neither a config nor a database.
+They are those of `docs/errors`. It needs neither a config nor a database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pgflowd.cli.terminal.error_page_view import code_lines, page_lines
 from pgflowd.core.documents.error_pages import found_in, group_of, nearest_codes
 from pgflowd.core.redact import one_line
 from pgflowd.errors import TITLES
-from pgflowd.host.error_pages import read, texts
+from pgflowd.host.pages import error_page, error_texts
 
 
 class CodeParam(ParamType):
@@ -42,7 +42,7 @@ class CodeParam(ParamType):
 def explain(app: App, code: tuple[str, ...]) -> None:
     """Explain the code of an error or a warning: what happened, and what to do.
 
-    Without a code all are listed; of words, the codes whose pages have them all.
+    Without a code all are listed; of words, the codes whose pages or rows have them all.
 
     \b
     Example: pgflowd explain E210
@@ -50,7 +50,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     """
     words = " ".join(code)
     if words.upper() in TITLES:
-        page = read(words.upper())
+        page = error_page(words.upper())
         if app.json:
             app.print_document(**page.to_json())
         else:
@@ -59,10 +59,10 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     if near := nearest_codes(words):
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
         raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
-    codes = found_in(texts(), words) if words else list(TITLES)
+    codes = found_in(error_texts(), words) if words else list(TITLES)
     if not codes:
         shown = one_line(words, 60)
-        raise NothingFound(f"no page has '{shown}'; `pgflowd explain` lists all codes")
+        raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")
     if app.json:
         found = [{"code": each, "title": TITLES[each], "group": group_of(each)} for each in codes]
         app.print_document(codes=found)

@@ -1,7 +1,8 @@
 """
-A page about a code, as `pgflowd explain` and the dashboard show it, and how it is read.
+What is written about a code, as `pgflowd explain` and the dashboard show it, and how it is read.
 
-`page_of` reads the Markdown of such a page in docs/errors, and knows just what these have:
+Each code has a row in the table of docs/errors/README.md; one whose example is worth reading has a
+page there instead. `page_of` reads the Markdown of such a page, and knows just what these have:
 a title, paragraphs, lists, blocks of code, sections, and at the end the links to what is related.
 Texts keep the `…` of code within them; other pages are named in `related` and `pages` alone.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -20,6 +21,7 @@ from pgflowd.core.text import has_words
 from pgflowd.errors import GROUPS, TITLES
 
 SEE_ALSO = "See also"
+_ROW = re.compile(r"^\| ([EW]\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,18 @@ def group_of(code: str) -> str:
     return GROUPS[code[1]]
 
 
+def rows_of(text: str) -> dict[str, tuple[str, str]]:
+    """What happened and what to do, by the codes that have no page of their own."""
+    return {code: (happened, remedy) for code, happened, remedy in _ROW.findall(text)}
+
+
+def page_of_row(code: str, row: tuple[str, str]) -> ErrorPage:
+    happened, remedy = (PageBlock(BlockKind.TEXT, text) for text in row)
+    happened = replace(happened, text=happened.text.removeprefix(f"{TITLES[code]}. "))
+    sections = [PageSection(None, [happened]), PageSection("What to do", [remedy])]
+    return ErrorPage(code, TITLES[code], group_of(code), sections, [], [])
+
+
 def page_of(code: str, text: str) -> ErrorPage:
     """The page of a code, from its Markdown; ValueError says what no page may have."""
     first, _, rest = text.partition("\n")
@@ -70,16 +84,15 @@ def page_of(code: str, text: str) -> ErrorPage:
             sections[-1].blocks.append(block)
     see_also = [block.text for each in sections if each.title == SEE_ALSO for block in each.blocks]
     here = f"errors/{code}.md"
-    targets = [link.target for text in see_also for link in links_of(text)]
-    linked = [page for each in targets if (page := page_of_link(here, each))]
-    codes = {f"errors/{each}.md": each for each in TITLES}
+    links = [link for text in see_also for link in links_of(text)]
+    others = [each.target for each in links if each.text not in TITLES]
     return ErrorPage(
         code,
         TITLES[code],
         group_of(code),
         [_checked(section) for section in sections if section.title != SEE_ALSO],
-        [codes[page] for page in linked if page in codes],
-        [f"docs/{page}" for page in linked if page not in codes],
+        [each.text for each in links if each.text in TITLES],
+        [f"docs/{page}" for each in others if (page := page_of_link(here, each))],
     )
 
 

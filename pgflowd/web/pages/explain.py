@@ -9,7 +9,7 @@ from typing import Any
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.error_pages import ErrorPage, found_in, group_of, nearest_codes
 from pgflowd.errors import TITLES, PgflowdError
-from pgflowd.host.error_pages import read, texts
+from pgflowd.host.pages import error_page, error_texts
 from pgflowd.web.pages.page import Page, PageRequest
 
 MAX_WORDS_CHARS = 200
@@ -47,7 +47,7 @@ class Explained:
 
 def codes(request: PageRequest) -> Codes:
     words = (request.word("words") or "")[:MAX_WORDS_CHARS]
-    return Codes(found_in(texts(), words) if words else list(TITLES))
+    return Codes(found_in(error_texts(), words) if words else list(TITLES))
 
 
 def explained(request: PageRequest) -> Explained:
@@ -57,7 +57,7 @@ def explained(request: PageRequest) -> Explained:
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
         remedy = f"the nearest are {listed}" if near else "the page /explain lists all codes"
         raise PgflowdError(f"there is no code {code[:60]}", code="E507", next=remedy)
-    return Explained(read(code))
+    return Explained(error_page(code))
 
 
 def _codes_command(request: PageRequest) -> list[str]:

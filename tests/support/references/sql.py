@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pgflowd.db.errors import OURS
 from pgflowd.errors import TITLES
 from pgflowd.resources import shipped
+from support.error_examples import PAGES
 from support.references.markdown import MADE, block, code, item, page, paragraph, prose, table
 
 _ABOUT = f"""\
@@ -126,7 +127,7 @@ def sql_page() -> str:
         [
             code(state),
             code(error.__name__),
-            f"[{number}](../errors/{number}.md)",
+            f"[{number}](../errors/{number if number in PAGES else 'README'}.md)",
             prose(TITLES[number]),
         ]
         for state, (error, number) in OURS.items()
