@@ -83,7 +83,8 @@ def _of_the_database(app: App, sections: Collection[str]) -> Iterator[Finding]:
     python = platform.python_version()
     versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
     with database(app, any_schema=True) as conn:
-        yield Finding(FindingState.OK, versions, section=Section.SCHEMA, check="pgflowd")
+        if Section.SCHEMA in sections:
+            yield Finding(FindingState.OK, versions, section=Section.SCHEMA, check="pgflowd")
         yield from examine(conn, request, sections)
 
 
