@@ -18,9 +18,9 @@ from support.pages import BLOCK, blocks_of
 from support.walk import WALKED
 
 from pgflowd import Flow
-from pgflowd.cli.commands.systemd import USERADD
 from pgflowd.cli.main import run
 from pgflowd.core.settings.load import build, from_document, lines_of
+from pgflowd.host.units import USERADD
 
 PROJECT = Path(__file__).parents[2]
 BACKGROUND = sorted(PROJECT.glob("docs/background/*.md"))
