@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -184,6 +185,26 @@ def words_of_pages() -> int:
     return sum(len(text(path).split()) for path in files("docs/*.md"))
 
 
+def files_of_a_config_key() -> int:
+    """The median, over all keys whose name has a "_", of the modules and templates that define the
+    key or read it (`.poll_max_s`). Not the most: several processes read a key such as
+    `max_connections`, since it is of use to each, and screens show it."""
+    sections = tree("pgflowd/core/settings/sections.py").body
+    fields = {
+        part.target.id
+        for section in sections
+        if isinstance(section, ast.ClassDef) and section.name.endswith("Settings")
+        for part in section.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+    keys = [each for each in fields if "_" in re.sub("(_s|_bytes)$", "", each)]
+    readers = [*modules(), *files("pgflowd/*.html")]
+    counts = [
+        1 + sum(bool(re.search(rf"\.{key}\b", text(path))) for path in readers) for key in keys
+    ]
+    return round(statistics.median(counts))
+
+
 ROWS: dict[str, Callable[[], int]] = {
     "lines of Python in pgflowd": lambda: lines_of(modules()),
     "modules in pgflowd": lambda: len(modules()),
@@ -198,6 +219,7 @@ ROWS: dict[str, Callable[[], int]] = {
     "modules on the way of a plain task": modules_of_a_plain_task,
     "glossary rows": glossary_rows,
     "words in docs": words_of_pages,
+    "product files for a config key": files_of_a_config_key,
     "lines of tests/support": lambda: lines_of(files("tests/support/*.py")),
 }
 

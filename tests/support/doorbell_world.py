@@ -28,6 +28,7 @@ OPTIONS = WorkerOptions(
     notify_fallback_s=YEARS_S,
     heartbeat_interval_s=5.0,
     runner_idle_s=60.0,
+    sleep_after_s=0.0,
     steps=frozenset({"a"}),
 )
 

@@ -17,7 +17,7 @@ from pgflowd.core.worker.task import NEVER, Task, TaskReport, Turns
 
 ARMED = Doorbell(DoorbellRow.UP, armed_at=100.0, usefulness=1.0)
 MAIN, SECOND = ConnectionName.MAIN, ConnectionName.SECOND
-OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
+OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), sleep_after_s=0.0)
 
 
 def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:

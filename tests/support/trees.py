@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgflowd.core.messages import Drain, FallingAsleep
+from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
 from pgflowd.core.supervision.decide import on_exit, on_falling_asleep, on_ready
 from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
@@ -27,8 +28,9 @@ CANNOT = ChildExit(ExitKind.CANNOT_START, "no step 'refund'", "E306")
 
 
 def worker(slug: str, **changes: Any) -> ChildSpec:
+    limits = {key: changes.pop(key) for key in vars(WorkerSettings()) if key in changes}
     values = {"name": slug, "entry": f"flows.{slug}", "fingerprint": "1", **changes}
-    return ChildSpec(WORKER, **values)
+    return ChildSpec(WORKER, limits=WorkerSettings(**limits), **values)
 
 
 def singles(observers: bool = False, **changes: Any) -> list[ChildSpec]:

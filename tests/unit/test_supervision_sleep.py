@@ -215,7 +215,7 @@ def test_the_daemon_is_ready_when_its_only_worker_sleeps_already():
 @covers("rule 26")
 def test_a_sleeping_worker_counts_as_up_when_the_other_is_parked_for_crashing():
     tree = sleeping("b", max_period_s=60)
-    tree, _ = reloaded(tree, [worker("b"), worker("a", max_restarts=0)])
+    tree, _ = reloaded(tree, [worker("b"), worker("a", max_restarts=0, fingerprint="2")])
     tree, _ = ready(tree, ID, now=3.0)
 
     tree, actions = on_exit(tree, ID, CRASH, 4.0)

@@ -9,7 +9,7 @@ from pgflowd.core.worker import claiming, events
 from pgflowd.core.worker.state import ClaimSchedule, NextDueQuestion, WakeReason, WorkerOptions
 
 NOW = 100.0
-POLLING = WorkerOptions(is_polling=True, poll_min_s=0.05, poll_max_s=5.0)
+POLLING = WorkerOptions(is_polling=True, poll_min_s=0.05, poll_max_s=5.0, sleep_after_s=0.0)
 
 
 def after_claim(

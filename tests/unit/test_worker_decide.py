@@ -8,6 +8,7 @@ from support.engine import MAIN, OPTIONS, SECOND, Play, task
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
+from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import RowState, Standing, Verdict
 from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
@@ -290,7 +291,7 @@ def test_three_unready_deaths_in_a_row_are_a_bug():
 
 @covers("rule 41")
 def test_outcomes_stay_in_order_while_the_database_is_away():
-    play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
+    play = Play(database=DatabaseSettings(reconnect_min_s=0.1, reconnect_max_s=1.0))
     play.busy(1, 2, 3)
     play.done(2)
     play.feed(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", 1.0))
@@ -305,7 +306,7 @@ def test_outcomes_stay_in_order_while_the_database_is_away():
 
 
 def test_waits_for_the_database_grow_and_are_jittered():
-    play = Play(reconnect_min_s=0.25, reconnect_max_s=1.0)
+    play = Play(database=DatabaseSettings(reconnect_min_s=0.25, reconnect_max_s=1.0))
     naps = []
     for chance in (0.0, 1.0, 0.0, 1.0):
         play.feed(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", chance))
@@ -325,7 +326,7 @@ def test_a_call_over_its_limit_has_its_socket_shut_down():
 
 @covers("row 74")
 def test_a_report_whose_run_is_locked_is_sent_again():
-    play = Play(reconnect_min_s=0.1)
+    play = Play(database=DatabaseSettings(reconnect_min_s=0.1))
     play.busy(1)
     play.done(1)
 
@@ -545,7 +546,7 @@ def test_tasks_that_come_after_a_drain_began_are_given_back():
 
 @covers("D3")
 def test_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
-    play = Play(reconnect_max_s=30.0)
+    play = Play(database=DatabaseSettings(reconnect_max_s=30.0))
     play.busy(1)
     play.done(1)
     (report,) = play.sending()

@@ -18,6 +18,7 @@ from support.covers import covers
 from support.engine import MAIN, SECOND, Engine
 
 from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Wait, WaitKind
 from pgflowd.core.worker import actions, events
@@ -34,8 +35,8 @@ OPTIONS = WorkerOptions(
     max_tasks_per_runner=5,
     runner_idle_s=2.0,
     kill_grace_s=0.5,
-    reconnect_min_s=0.1,
-    reconnect_max_s=1.0,
+    database=DatabaseSettings(reconnect_min_s=0.1, reconnect_max_s=1.0),
+    sleep_after_s=0.0,
     call_limit_s=7.0,
     steps=frozenset({"a"}),
 )

@@ -7,6 +7,7 @@ from support.covers import covers
 from support.engine import MAIN, SECOND, Play
 
 from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import Verdict
@@ -117,7 +118,7 @@ def test_claims_after_a_faulty_one_ask_for_one_task_and_then_for_more():
 
 
 def test_a_faulty_claim_is_tried_again_after_growing_pauses_and_costs_reports_none():
-    play = Play(reconnect_min_s=1.0, reconnect_max_s=30.0)
+    play = Play(database=DatabaseSettings(reconnect_min_s=1.0, reconnect_max_s=30.0))
     pauses = []
     for _ in range(7):
         assert next_turn(play)[0] == 0

@@ -17,6 +17,7 @@ from typing import Any
 from pgflowd.core.backoff import restart_delay_s
 from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.server_connections import automatic_budget
+from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart, LogWake
 from pgflowd.core.supervision.transition import TreeTransition
@@ -26,11 +27,9 @@ from pgflowd.core.supervision.tree import (
     Budget,
     ChildEntry,
     ChildExit,
-    ChildSpec,
     ChildState,
     DaemonPhase,
     ExitKind,
-    Policy,
     Tree,
 )
 
@@ -343,7 +342,7 @@ def _restart_alone(
     transition: TreeTransition, child: ChildEntry, exit: ChildExit, budget: Budget
 ) -> None:
     """Restart a child after its delay, and no other one."""
-    child, delay_s = _count_restart(transition, child, exit, budget, child.spec)
+    child, delay_s = _count_restart(transition, child, exit, budget, child.spec.limits)
     child = transition.change(child, is_start_over=True, due_at=transition.now + delay_s)
     if delay_s == 0:
         transition.start(child)
@@ -354,7 +353,7 @@ def _count_restart(
     child: ChildEntry,
     exit: ChildExit,
     budget: Budget,
-    limits: Policy | ChildSpec,
+    limits: SupervisorSettings | WorkerSettings,
 ) -> tuple[ChildEntry, float]:
     """Log and count a restart; return the child, and the delay of the restart."""
     earlier = child.restarts_in_row

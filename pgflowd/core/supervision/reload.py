@@ -192,6 +192,7 @@ def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | Non
         transition.replace(child, spec)
         return "retried"
     if child.spec == spec:
+        transition.change(child, spec=spec)  # its limits count from now on
         return "kept"
     if child.state.is_alive:
         child = transition.change(child, next_spec=spec)

@@ -105,7 +105,7 @@ class TreeTransition:
         """Ask a child to end at once, unless it was asked before."""
         if child.state is ChildState.STOPPING:
             return
-        grace = child.spec.kill_grace_s
+        grace = child.spec.limits.kill_grace_s
         if child.state is ChildState.STARTING:
             limit_s = grace if child.spec.is_worker else min(grace, STARTING_STOP_LIMIT_S)
         else:
@@ -118,7 +118,7 @@ class TreeTransition:
         if not child.spec.is_worker or child.state is ChildState.STARTING:
             self.quick_stop(child)
         elif child.state is ChildState.UP:
-            limit_s = child.spec.kill_grace_s + STOP_LIMIT_S
+            limit_s = child.spec.limits.kill_grace_s + STOP_LIMIT_S
             deadline = None if within_s is None else self.now + within_s + limit_s
             self.change(child, ChildState.DRAINING, deadline_at=deadline)
             self.do(SendToChild(child.id, Drain(within_s)))
@@ -128,7 +128,7 @@ class TreeTransition:
         self.set(drain_s=within_s)
         for child in self.tree.children:
             if child.state is ChildState.DRAINING:
-                limit_s = within_s + child.spec.kill_grace_s + STOP_LIMIT_S
+                limit_s = within_s + child.spec.limits.kill_grace_s + STOP_LIMIT_S
                 self.change(child, deadline_at=self.now + limit_s)
                 self.do(SendToChild(child.id, Drain(within_s)))
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 from pgflowd.core.messages import Failed, FallingAsleep, Leaving
+from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
 from pgflowd.errors import Bug
 
@@ -225,16 +226,9 @@ NOTHING = Budget(0, 0.0)
 
 
 @dataclass(frozen=True)
-class Policy:
-    """Settings of [supervisor] that decide about restarts, and a few limits."""
+class Policy(SupervisorSettings):
+    """The settings of [supervisor], and a few limits."""
 
-    max_restarts: int = 20
-    max_period_s: float = 60.0
-    backoff_min_s: float = 0.1
-    backoff_max_s: float = 2.0
-    start_timeout_s: float = 60.0
-    hang_timeout_s: float = 60.0
-    drain_timeout_s: float = 60.0
     startup_wait_s: float = 300.0
     max_connections: int = 0  # 0: by what the server has left
     strategy: str = "rest_for_one"
@@ -242,8 +236,6 @@ class Policy:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise ValueError(f"there is no strategy {self.strategy!r}")
-        numbers = {name: value for name, value in vars(self).items() if name != "strategy"}
-        _refuse_negative("the supervisor", numbers)
 
 
 @dataclass(frozen=True)
@@ -256,16 +248,11 @@ class ChildSpec:
     undoes: str | None = None  # the flow whose runs a worker's flow undoes
     fingerprint: str = ""
     enabled: bool = True
-    max_restarts: int = 5
-    backoff_min_s: float = 0.1
-    backoff_max_s: float = 30.0
-    kill_grace_s: float = 2.0
+    limits: WorkerSettings = field(default=WorkerSettings(), compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in (*TREE_KINDS, *OBSERVER_KINDS):
             raise ValueError(f"{self.id}: no {self.kind.name} belongs to the tree")
-        numbers = {key: value for key, value in vars(self).items() if isinstance(value, float)}
-        _refuse_negative(self.id, {**numbers, "max_restarts": self.max_restarts})
 
     @property
     def id(self) -> str:
@@ -379,7 +366,7 @@ def new_child(spec: ChildSpec, period_s: float) -> ChildEntry:
     """Return a child that was not started yet."""
     state = ChildState.IDLE if spec.enabled else ChildState.DISABLED
     return ChildEntry(
-        spec, Budget(spec.max_restarts, period_s), state, is_start_over=not spec.enabled
+        spec, Budget(spec.limits.max_restarts, period_s), state, is_start_over=not spec.enabled
     )
 
 
@@ -394,12 +381,6 @@ def new_tree(policy: Policy, specs: Iterable[ChildSpec] = ()) -> Tree:
     children = tuple(new_child(spec, policy.max_period_s) for spec in specs)
     budget = Budget(policy.max_restarts, policy.max_period_s)
     return Tree(policy, children, budget=budget, max_connections=policy.max_connections or None)
-
-
-def _refuse_negative(owner: str, numbers: dict[str, float]) -> None:
-    for name, value in numbers.items():
-        if value < 0:
-            raise ValueError(f"{owner}: {name} is negative: {value}")
 
 
 @dataclass(frozen=True)

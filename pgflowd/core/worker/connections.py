@@ -265,9 +265,10 @@ def _connect_later(
     if is_serious or is_too_long or is_first:
         level = "error" if is_serious else "warning"
         transition.log_problem(level, event.text, connection=event.connection.value)
-    delay_s = doubled_s(connection.delay_s, options.reconnect_min_s, options.reconnect_max_s)
+    database = options.database
+    delay_s = doubled_s(connection.delay_s, database.reconnect_min_s, database.reconnect_max_s)
     if event.failure is DatabaseFailure.BROKEN and not had_claim:  # else the claims pause
-        delay_s = options.reconnect_max_s
+        delay_s = database.reconnect_max_s
     until = transition.now + delay_s * (0.5 + event.chance / 2)
     down = DatabaseConnection(ConnectionState.DOWN, until, delay_s)
     connections.put(event.connection, down)

@@ -63,7 +63,7 @@ def turn_failed(
     is_too_long = was_cut or event.sqlstate == TOO_LONG
     is_serious = is_too_long or event.failure is not DatabaseFailure.RETRY
     turn = FailedTurn(len(sent), had_claim, is_serious)
-    least_s, most_s = options.reconnect_min_s, options.reconnect_max_s
+    least_s, most_s = options.database.reconnect_min_s, options.database.reconnect_max_s
     state.turns = state.turns.after_failure(turn, now, least_s, most_s)
     # cut by us, it counts only if the database has answered on the other line meanwhile
     has_answered = not was_cut or state.connections.answered_at > main.since
@@ -88,7 +88,7 @@ def _after_slow_report(transition: WorkerTransition, report: TaskReport) -> list
     if state.turns.slow_tries < MAX_TRIES:
         return [report]
     state.turns = state.turns._replace(slow_token=0, slow_tries=0)
-    limit_s, size = state.options.statement_timeout_s, len(report.output or b"")
+    limit_s, size = state.options.database.statement_timeout_s, len(report.output or b"")
     text = (
         f"the database could not record the outcome in {limit_s:g} s ({MAX_TRIES} times, alone; an"
         f" output of {size} bytes): return less, or raise [database] statement_timeout"
@@ -372,7 +372,7 @@ def _after_error(
     outbox, options = transition.state.outbox, transition.state.options
     state, text = answer.sqlstate or "", answer.message or "no reason given"
     if state.startswith(RETRY_STATES):
-        outbox.pause(transition.now + options.reconnect_min_s)
+        outbox.pause(transition.now + options.database.reconnect_min_s)
         return [report]
     naming = run_log.naming(report.task)
     if report.is_final:
@@ -383,6 +383,6 @@ def _after_error(
         message = f"{code}the database refused the report: {text} ({state})"
         return [refusal(report, message, retry=state[:2] not in HOPELESS_CLASSES)]
     transition.log_problem("error", f"{state} {text}", **naming)
-    outbox.pause(transition.now + options.reconnect_max_s)
+    outbox.pause(transition.now + options.database.reconnect_max_s)
     outbox.is_refused = True
     return [report]

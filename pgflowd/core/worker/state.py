@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Self
 
+from pgflowd.core.settings.sections import DatabaseSettings, WorkerSettings
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell
 from pgflowd.core.worker.runner_state import RunnerPool
 from pgflowd.core.worker.task import (
@@ -70,37 +71,29 @@ class ConnectionName(Word):
 
 
 @dataclass(frozen=True)
-class WorkerOptions:
-    """The settings that decide; durations in seconds."""
+class WorkerOptions(WorkerSettings):
+    """The settings that decide, and what the flow is like."""
 
-    max_concurrency: int = 10
-    batch_size: int = 100
+    database: DatabaseSettings = DatabaseSettings()  # noqa: RUF009
     is_polling: bool = False
-    notify_fallback_s: float = 30.0
-    poll_min_s: float = 0.05
-    poll_max_s: float = 5.0
-    heartbeat_interval_s: float = 5.0
-    may_reuse_runners: bool = True
-    max_tasks_per_runner: int = 1000
-    tasks_per_runner: int = 1
     shared_steps: frozenset[str] = frozenset()  # whose tasks share runners: async ones, if any do
-    runner_idle_s: float = 60.0
-    kill_grace_s: float = 2.0
-    backoff_min_s: float = 0.1
-    backoff_max_s: float = 30.0
-    reconnect_min_s: float = 0.25
-    reconnect_max_s: float = 30.0
-    statement_timeout_s: float = 30.0
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()  # steps without deps
-    sleep_after_s: float = 0.0  # without work; 0: never
     has_conditions: bool = False  # so steps and runs may end without any failure
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
-    keeps_all_output: bool = False  # of tasks that complete, too
     is_debug: bool = False  # each completed task, step and run has a log record, too
     lifespan: str | None = None  # the function that each runner executes before its first task
     start_timeout_s: float = 60.0  # for that
+
+    @property
+    def may_reuse_runners(self) -> bool:
+        return self.isolation == "reuse"
+
+    @property
+    def keeps_all_output(self) -> bool:
+        """Whether that of tasks that complete is kept, too."""
+        return self.keep_output == "all"
 
 
 class UnassignedTask(NamedTuple):

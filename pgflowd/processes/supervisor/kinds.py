@@ -42,15 +42,8 @@ MAINS: dict[ChildKind, Callable[..., int]] = {
 
 
 def policy_of(settings: Settings) -> Policy:
-    supervisor = settings.supervisor
     return Policy(
-        max_restarts=supervisor.max_restarts,
-        max_period_s=supervisor.max_period_s,
-        backoff_min_s=supervisor.backoff_min_s,
-        backoff_max_s=supervisor.backoff_max_s,
-        start_timeout_s=supervisor.start_timeout_s,
-        hang_timeout_s=supervisor.hang_timeout_s,
-        drain_timeout_s=supervisor.drain_timeout_s,
+        **vars(settings.supervisor),
         startup_wait_s=settings.database.startup_wait_s,
         max_connections=settings.database.max_connections,
     )
@@ -59,15 +52,12 @@ def policy_of(settings: Settings) -> Policy:
 def single_specs(settings: Settings) -> list[ChildSpec]:
     """Return the specifications of all children that are not in a group. Delays are
     those of [worker], which observers have, too."""
-    worker = settings.worker
     return [
         ChildSpec(
             kind,
             fingerprint=_fingerprint(settings, kind.depends_on(settings)),
             enabled=kind.is_wanted(settings),
-            backoff_min_s=worker.backoff_min_s,
-            backoff_max_s=worker.backoff_max_s,
-            kill_grace_s=worker.kill_grace_s,
+            limits=settings.worker,
         )
         for kind in SINGLE_KINDS
     ]
@@ -86,10 +76,7 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
         undoes=flow.undoes,
         fingerprint=_fingerprint(settings, (flow, keys, own, settings.recovery.lease_s)),
         enabled=settings.is_enabled(flow.name),
-        max_restarts=keys.max_restarts,
-        backoff_min_s=keys.backoff_min_s,
-        backoff_max_s=keys.backoff_max_s,
-        kill_grace_s=keys.kill_grace_s,
+        limits=keys,
     )
 
 
