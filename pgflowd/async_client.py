@@ -62,10 +62,11 @@ from pgflowd.db.client_connections import (
 from pgflowd.db.connection import connect_async
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import list_flows
-from pgflowd.db.following import follow_async
-from pgflowd.db.foreign_connections import foreign_async, library_of
-from pgflowd.db.operations import Operation, as_operation, perform, run_async
-from pgflowd.db.patient_wait import PatientWait
+from pgflowd.db.following import Follower, Glance
+from pgflowd.db.foreign_connections import library_of
+from pgflowd.db.operations import Operation, as_operation, perform
+from pgflowd.db.performing_async import follow_async, foreign_async, run_async
+from pgflowd.db.run_events import RunEvents
 from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
@@ -150,8 +151,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
             operation = starts.start_followed(flow_slug, input, run_id, key, wishes, trace)
             run = await self._perform(operation)
         was_started = not wishes and key is None and trace is None
-        wait = PatientWait(run.run_id, timeout, was_started=was_started)
-        return run if run.has_ended else await self._wait(wait)
+        follower = Follower([Glance(run.run_id)], timeout, was_started=was_started)
+        return run if run.has_ended else await self._wait(follower)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
@@ -160,7 +161,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         If the database goes away meanwhile, the wait continues when it is back.
         """
         self._refuse_wait()
-        return await self._wait(PatientWait(run_id_of(run_id), timeout))
+        return await self._wait(Follower([Glance(run_id_of(run_id))], timeout))
 
     def follow(self, run_id: RunId, *, outputs: bool = True) -> AsyncIterator[TimelineEntry]:
         """
@@ -170,9 +171,9 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         meanwhile, it continues when that is back.
         """
         self._refuse_wait()
-        url = self._own_url()
-        opened = partial(connect_async, url, name=NAME)
-        return follow_async(opened, run_id_of(run_id), outputs=outputs)
+        opened = partial(connect_async, self._own_url(), name=NAME)
+        follower = Follower([RunEvents(run_id_of(run_id), outputs=outputs)])
+        return follow_async(follower, opened)
 
     async def get_run(self, run_id: RunId, *, conn: AsyncGiven | None = None) -> Run:
         """Read a run. Raises NotFound."""
@@ -485,12 +486,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     async def __aexit__(self, *error: object) -> None:
         self._close()
 
-    async def _wait(self, wait: PatientWait) -> Run:
-        while True:
+    async def _wait(self, follower: Follower[Run]) -> Run:
+        while follower.open:
             try:
-                return await self._perform(wait.operation())
+                await self._perform(follower.wait())
             except Unreachable as error:
-                await asyncio.sleep(wait.pause_s(error))
+                await asyncio.sleep(follower.reconnect_s(error))
+        (run,) = follower.ended.values()
+        return run
 
     async def _perform(self, operation: Operation[T], conn: AsyncGiven | None = None) -> T:
         given = self._given_or(conn)

@@ -61,10 +61,11 @@ from pgflowd.db.client_connections import (
 from pgflowd.db.connection import connect
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import list_flows
-from pgflowd.db.following import follow_sync
-from pgflowd.db.foreign_connections import foreign, library_of
-from pgflowd.db.operations import Operation, as_operation, perform, run_sync
-from pgflowd.db.patient_wait import PatientWait
+from pgflowd.db.following import Follower, Glance
+from pgflowd.db.foreign_connections import library_of
+from pgflowd.db.operations import Operation, as_operation, perform
+from pgflowd.db.performing import follow_sync, foreign, run_sync
+from pgflowd.db.run_events import RunEvents
 from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
@@ -146,8 +147,8 @@ class Client(ClientConnections[Connection]):
             operation = starts.start_followed(flow_slug, input, run_id, key, wishes, trace)
             run = self._perform(operation)
         was_started = not wishes and key is None and trace is None
-        wait = PatientWait(run.run_id, timeout, was_started=was_started)
-        return run if run.has_ended else self._wait(wait)
+        follower = Follower([Glance(run.run_id)], timeout, was_started=was_started)
+        return run if run.has_ended else self._wait(follower)
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
@@ -156,7 +157,7 @@ class Client(ClientConnections[Connection]):
         If the database goes away meanwhile, the wait continues when it is back.
         """
         self._refuse_wait()
-        return self._wait(PatientWait(run_id_of(run_id), timeout))
+        return self._wait(Follower([Glance(run_id_of(run_id))], timeout))
 
     def follow(self, run_id: RunId, *, outputs: bool = True) -> Iterator[TimelineEntry]:
         """
@@ -166,9 +167,9 @@ class Client(ClientConnections[Connection]):
         meanwhile, it continues when that is back.
         """
         self._refuse_wait()
-        url = self._own_url()
-        opened = partial(connect, url, name=NAME)
-        return follow_sync(opened, run_id_of(run_id), outputs=outputs)
+        opened = partial(connect, self._own_url(), name=NAME)
+        follower = Follower([RunEvents(run_id_of(run_id), outputs=outputs)])
+        return follow_sync(follower, opened)
 
     def get_run(self, run_id: RunId, *, conn: Given | None = None) -> Run:
         """Read a run. Raises NotFound."""
@@ -473,12 +474,14 @@ class Client(ClientConnections[Connection]):
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def _wait(self, wait: PatientWait) -> Run:
-        while True:
+    def _wait(self, follower: Follower[Run]) -> Run:
+        while follower.open:
             try:
-                return self._perform(wait.operation())
+                self._perform(follower.wait())
             except Unreachable as error:
-                time.sleep(wait.pause_s(error))
+                time.sleep(follower.reconnect_s(error))
+        (run,) = follower.ended.values()
+        return run
 
     def _perform(self, operation: Operation[T], conn: Given | None = None) -> T:
         given = self._given_or(conn)

@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = {  # by the module that is made
     "pgflowd/client.py": "pgflowd/async_client.py",
+    "pgflowd/db/performing.py": "pgflowd/db/performing_async.py",
 }
 HEAD = "# Made from {source} by `make clients`; do not edit.\n"
 NAMES = {

@@ -74,10 +74,10 @@ def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown) -> Co
 
 def perform_on(app: App, verb: Verb[Any], name: str, unknown: Unknown, **given: Any) -> Any:
     """Perform a verb on a flow or a schedule that must exist."""
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
 
     with database(app) as conn:
         try:
-            return operations.run_sync(conn, operations.perform(verb, name, **given))
+            return performing.run_sync(conn, operations.perform(verb, name, **given))
         except NotFound as error:
             raise unknown(conn, name) from error

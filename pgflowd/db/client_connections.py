@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import UUID
@@ -28,6 +28,8 @@ T = TypeVar("T")
 RunId: TypeAlias = UUID | str
 Given: TypeAlias = Connection | Foreign  # of applications
 AsyncGiven: TypeAlias = AsyncConnection | AsyncForeign
+Open: TypeAlias = Callable[[], Connection]
+AsyncOpen: TypeAlias = Callable[[], Awaitable[AsyncConnection]]
 
 NAME = "pgflowd client"  # in pg_stat_activity
 MAX_IDLE = 4  # connections of a client that are kept
@@ -103,7 +105,7 @@ class ClientConnections(Generic[AnyConnection]):
 
     def _checked(self, pool: object, operation: Operation[T]) -> Operation[T]:
         """The operation, after the schema was asked, once for each pool, whether it serves us."""
-        pool = getattr(pool, "identity", pool)  # of another library's connection
+        pool = getattr(pool, "pool", pool)  # of another library's connection
         if pool not in _served:
             yield runs.require_schema()
             _served.add(pool)

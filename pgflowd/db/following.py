@@ -1,134 +1,356 @@
 """
-Follows a run to its end, for the clients: the events of `runs follow`, without what handlers print.
-If the database goes away meanwhile, they wait until it is back.
+Follows runs to their ends, from any machine that reaches the database: one operation, for waits,
+for events of clients and commands, and, but for the reading, for the dashboard.
 
-`FollowedRun.next_events` is an operation: it returns the events since the last call, at once if
-there are any, and else when something happens. It reads without notifications too, which may be
-lost: after each change soon, then less often.
+A follower has the events of its runs notified (`pgflowd.follow`), again every 20 s, and reads a
+run whenever a notification reports an event of it. Notifications may be lost, and through a pooler
+none come, so it also reads without them: soon after a change, then less often, at least once per
+second, and for at most a tenth of the time. When the connection is lost, it goes on with another
+one.
+
+The lines that handlers print come from workers, as long as somebody follows the run, on channels
+whose names only who may read runs can know. A line that is lost is not sent again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 import psycopg
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.runs import TimelineEntry
+from pgflowd.core.documents.runs import Run, RunWithStates, TimelineEntry
+from pgflowd.core.output_stream import output_line
+from pgflowd.core.statuses import RunStatus
+from pgflowd.core.timeline import output_entry
+from pgflowd.core.undo_timeline import undo_output
 from pgflowd.db import runs
-from pgflowd.db.operations import (
-    MAX_NAP_S,
-    MAX_RECONNECT_S,
-    MIN_RECONNECT_S,
-    AsyncConnection,
-    Connection,
-    Hears,
-    Listen,
-    Nap,
-    Now,
-    Operation,
-    run_async,
-    run_sync,
-)
-from pgflowd.db.run_events import RunEvents
-from pgflowd.errors import Unreachable
+from pgflowd.db.operations import Hears, Listen, Notices, Now, Operation, get
+from pgflowd.errors import AccessDenied, RunError, WaitTimeout
 
-MIN_NAP_S = 0.1
+AnyRun = TypeVar("AnyRun", bound=Run)
+AnyRead = TypeVar("AnyRead", bound=Run, covariant=True)
+
+MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0  # between two reads, without notifications
+MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0  # between two attempts to connect again
+QUIET_S = 0.1  # when no line came for so long after a run's end, there are no more
+LAST_LINES_S = 1.0  # the longest wait for lines after a run's end
+SHARE = 10  # at most a tenth of the time is spent reading
+
+# while it has one of these, nobody notifies of its end
+_QUIET = (RunStatus.SCHEDULED, RunStatus.BLOCKED, RunStatus.UNDOING)
+_WAITING = (RunStatus.WAITING, RunStatus.QUARANTINED)
 
 
-class FollowedRun:
-    """A run that is followed on one connection after the other."""
+class Heard(NamedTuple):
+    """A notification about a run: of an event, or a line that a handler has printed."""
 
-    def __init__(self, run_id: UUID, *, outputs: bool) -> None:
-        self.run_id = run_id
-        self._run = RunEvents(run_id)
-        self._outputs = outputs
+    run_id: UUID
+    payload: str
+    is_output: bool
+
+
+class Channels:
+    """The channels of runs on one connection, and until when somebody notifies there."""
+
+    def __init__(self, *, is_followed: bool = False) -> None:
+        self._runs: dict[str, UUID] = {}
+        self._outputs: dict[str, UUID] = {}
+        self._may_hear_output = True
+        self._is_followed = is_followed  # the runs are followed since a moment ago
         self._follow_at = 0.0
-        self._listens: set[UUID] = set()
 
     @property
-    def has_ended(self) -> bool:
-        return self._run.has_ended
+    def follow_at(self) -> float:
+        """When to call `follow` again, by the monotonic clock."""
+        return self._follow_at if self._runs else float("inf")
 
-    def again(self) -> None:
-        """Another connection: nothing notifies it yet."""
-        self._listens.clear()
-        self._follow_at = 0.0
+    def follow(self, wanted: Mapping[UUID, bool]) -> Operation[set[UUID]]:
+        """
+        Hear of these runs and no others from now on, and of their output where that is true.
 
-    def next_events(self) -> Operation[list[TimelineEntry]]:
-        """NotFound for an unknown run."""
-        nap_s = MIN_NAP_S
-        while True:
-            yield from self._listen(self.run_id)
-            events = yield from self._run.read()
-            if self._run.undo is not None and not self.has_ended:
-                yield from self._listen(self._run.undo.run_id)
-            if events or self.has_ended:
-                return events if self._outputs else [replace(one, output=None) for one in events]
-            yield Nap(nap_s, any_event=True)
-            nap_s = min(nap_s * 1.5, MAX_NAP_S)
-
-    def _listen(self, *run_ids: UUID) -> Operation[None]:
-        """Have the events of these runs notified, again in time."""
-        for run_id in run_ids:
-            if run_id not in self._listens:
-                self._listens.add(run_id)
-                yield Listen(runs.channel(run_id))
-                self._follow_at = 0.0
+        Return the runs to read now, since what happened in them before may not have been heard.
+        """
+        if not (yield Hears()):
+            return set()
+        loud = {run_id for run_id, is_wanted in wanted.items() if is_wanted}
+        new = wanted.keys() - set(self._runs.values())
+        new |= loud - set(self._outputs.values()) if self._may_hear_output else set()
+        if new or len(wanted) < len(self._runs) or len(loud) < len(self._outputs):
+            yield from self._listen(wanted, loud)
         now: float = yield Now()
-        if now < self._follow_at:
-            return
-        self._follow_at = float("inf")
-        if (yield Hears()):
-            self._follow_at = now + (yield runs.follow(list(self._listens)))
+        if not wanted or (not new and now < self._follow_at):
+            return set()
+        pauses = [runs.FOLLOW_AGAIN_S]
+        if not self._is_followed:
+            for run_ids, with_output in ((wanted.keys() - loud, False), (loud, True)):
+                if run_ids:
+                    with_output = with_output and self._may_hear_output
+                    pauses.append((yield runs.follow(list(run_ids), with_output=with_output)))
+        self._is_followed = False
+        self._follow_at = now + min(pauses)
+        return set(wanted) if min(pauses) < runs.FOLLOW_AGAIN_S else set(new)
 
-
-def follow_sync(
-    opened: Callable[[], Connection], run_id: UUID, *, outputs: bool
-) -> Iterator[TimelineEntry]:
-    """Yield the events of a run on a connection that is closed at the end, or opened again."""
-    run, pause_s, conn = FollowedRun(run_id, outputs=outputs), 0.0, opened()
-    try:
-        while not run.has_ended:
+    def _listen(self, wanted: Collection[UUID], loud: set[UUID]) -> Operation[None]:
+        channels = {runs.channel(run_id): run_id for run_id in wanted}
+        outputs = {name: run_id for name, run_id in self._outputs.items() if run_id in loud}
+        if self._may_hear_output and (new := loud - set(outputs.values())):
             try:
-                if conn.closed:
-                    conn = opened()
-                    run.again()
-                events = run_sync(conn, run.next_events())
-                pause_s = 0.0
-            except (Unreachable, psycopg.OperationalError):
-                conn.close()
-                pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
-                time.sleep(pause_s)
-                continue
-            yield from events
-    finally:
-        conn.close()
+                outputs |= yield runs.output_channels(list(new))
+            except AccessDenied:  # the rest is complete without
+                self._may_hear_output = False
+        before, after = {*self._runs, *self._outputs}, {*channels, *outputs}
+        yield Listen(after - before, before - after)
+        self._runs, self._outputs = channels, outputs
+
+    def heard(self, notices: Iterable[psycopg.Notify]) -> list[Heard]:
+        """What notifications say about these runs."""
+        found = []
+        for notice in notices:
+            if run_id := self._runs.get(notice.channel):
+                found.append(Heard(run_id, notice.payload, False))
+            elif run_id := self._outputs.get(notice.channel):
+                found.append(Heard(run_id, notice.payload, True))
+        return found
 
 
-async def follow_async(
-    opened: Callable[[], Awaitable[AsyncConnection]], run_id: UUID, *, outputs: bool
-) -> AsyncIterator[TimelineEntry]:
-    """Do the same with asyncio."""
-    run, pause_s, conn = FollowedRun(run_id, outputs=outputs), 0.0, await opened()
-    try:
-        while not run.has_ended:
-            try:
-                if conn.closed:
-                    conn = await opened()
-                    run.again()
-                events = await run_async(conn, run.next_events())
-                pause_s = 0.0
-            except (Unreachable, psycopg.OperationalError):
-                await conn.close()
-                pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
-                await asyncio.sleep(pause_s)
-                continue
-            for event in events:
-                yield event
-    finally:
-        await conn.close()
+class Read(Protocol[AnyRead]):
+    """A run as it was read last: `Glance`, or `run_events.RunEvents`."""
+
+    @property
+    def run_id(self) -> UUID: ...
+    @property
+    def run(self) -> AnyRead | None: ...
+    @property
+    def undo(self) -> RunWithStates | None: ...
+
+    def read(self) -> Operation[list[TimelineEntry]]: ...
+    def is_news(self, payload: str) -> bool: ...
+
+
+class Glance:
+    """A run for which somebody waits: its end alone is news, and nothing else of it is read."""
+
+    undo = None
+
+    def __init__(self, run_id: UUID) -> None:
+        self.run_id = run_id
+        self.run: Run | None = None
+
+    def read(self) -> Operation[list[TimelineEntry]]:
+        self.run = yield from get(self.run_id)
+        return []
+
+    def is_news(self, payload: str) -> bool:
+        return runs.is_end_event(payload)
+
+
+class Follower(Generic[AnyRun]):
+    """
+    Follows runs to their ends, on one connection after the other; `ended` has those that ended.
+
+    `with_output`: also the lines that handlers print from now on. `was_started`: the runs were
+    started a moment ago by `start_followed`, so the database was reached.
+    """
+
+    def __init__(
+        self,
+        read: Sequence[Read[AnyRun]],
+        timeout_s: float | None = None,
+        *,
+        with_output: bool = False,
+        was_started: bool = False,
+    ) -> None:
+        self.open = [one.run_id for one in read]
+        self.ended: dict[UUID, AnyRun] = {}
+        self._read = {one.run_id: one for one in read}
+        self._with_output = with_output
+        self._channels = Channels(is_followed=was_started)
+        self._due = list(self.open)
+        self._read_at: float | None = None  # when to read without a notification
+        self._pause_s = MIN_PAUSE_S
+        self._cost_s = 0.0  # of the last reading
+        self._was_reached = was_started
+        self._reconnect_s = 0.0
+        self.limit(timeout_s)
+
+    def limit(self, timeout_s: float | None) -> None:
+        """Follow for so long from now."""
+        self._timeout_s = timeout_s
+        self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+
+    def listen(self) -> Operation[None]:
+        """Hear of what happens from now on."""
+        undos = {one.undo.run_id: run_id for run_id, one in self._read.items() if one.undo}
+        followed = [*self.open, *(undo for undo, run_id in undos.items() if run_id in self.open)]
+        new: set[UUID] = yield from self._channels.follow(
+            dict.fromkeys(followed, self._with_output)
+        )
+        self._is_due(undos.get(run_id, run_id) for run_id in new)
+
+    def skip(self) -> Operation[None]:
+        """Return nothing of what has happened so far."""
+        for run_id in self.open:
+            yield from self._read[run_id].read()
+
+    def next(self) -> Operation[list[TimelineEntry]]:
+        """
+        Return what is new, as soon as there is anything; nothing once all runs have ended.
+
+        Raises WaitTimeout; the runs go on. NotFound for an unknown one.
+        """
+        self._was_reached = True  # an operation begins when there is a connection for it
+        while self.open:
+            yield from self.listen()
+            began: float = yield Now()
+            while self._due:
+                if entries := (yield from self._read_one(self._due[0])):
+                    return entries
+            now: float = yield Now()
+            self._cost_s = max(self._cost_s, now - began)
+            if self.open and (lines := (yield from self._pause(now))):
+                return lines
+        return []
+
+    def wait(self) -> Operation[None]:
+        """Follow to the end, on a connection that is used again afterwards."""
+        try:
+            yield from self.next()
+        except RunError:
+            yield from self._channels.follow({})
+            raise
+        yield from self._channels.follow({})
+
+    def reconnect_s(self, error: Exception) -> float:
+        """
+        Return how long to wait before the next connection; raise this error if there is none.
+
+        It waits for no database that was never reached: its URL may be wrong.
+        """
+        if not self._was_reached:
+            raise error
+        now = time.monotonic()
+        if now >= self._until:
+            raise self._timed_out() from error
+        self._channels, self._due = Channels(), list(self.open)
+        self._reconnect_s = doubled_s(self._reconnect_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
+        return min(self._reconnect_s, self._until - now)
+
+    def _read_one(self, run_id: UUID) -> Operation[list[TimelineEntry]]:
+        """Read a run that is due, with the last lines of its handlers before its end."""
+        one = self._read[run_id]
+        new = yield from one.read()
+        self._due.remove(run_id)
+        self._reconnect_s, self._read_at = 0.0, None
+        if new:
+            self._pause_s = MIN_PAUSE_S
+        if one.run is None or not one.run.has_ended:
+            return new
+        if self._with_output:
+            lines = yield from self._last_lines()
+            at = next((at for at, entry in enumerate(new) if entry.is_end), len(new))
+            new = [*new[:at], *lines, *new[at:]]
+        self.open.remove(run_id)
+        self.ended[run_id] = one.run
+        return new
+
+    def _last_lines(self) -> Operation[list[TimelineEntry]]:
+        """The lines of a run that has ended which are still on their way."""
+        found: list[TimelineEntry] = []
+        until = (yield Now()) + LAST_LINES_S
+        while (yield Now()) < until and (notices := (yield Notices(QUIET_S))):
+            found += self._heard(notices)
+        return found
+
+    def _pause(self, now: float) -> Operation[list[TimelineEntry]]:
+        """Wait until a run is due to be read, or return the lines that come before."""
+        if now >= self._until:
+            raise self._timed_out()
+        if self._read_at is None:
+            pause_s = min(max(self._pause_s, self._cost_s * SHARE), MAX_PAUSE_S)
+            self._pause_s, self._cost_s = min(self._pause_s * 1.5, MAX_PAUSE_S), 0.0
+            self._read_at = now + (MAX_PAUSE_S if self._is_quiet else pause_s)
+        until = min(self._read_at, self._until)
+        if not self._is_quiet:
+            until = min(until, self._channels.follow_at)
+        while now < until:
+            if lines := self._heard((yield Notices(until - now))):
+                return lines
+            if self._due:
+                return []
+            now = yield Now()
+        self._is_due(self.open)
+        return []
+
+    def _heard(self, notices: Iterable[psycopg.Notify]) -> list[TimelineEntry]:
+        """The lines among notifications; the others say which runs are due."""
+        of_undo = {one.undo.run_id: run_id for run_id, one in self._read.items() if one.undo}
+        lines = []
+        for heard in self._channels.heard(notices):
+            run_id = of_undo.get(heard.run_id, heard.run_id)
+            if heard.is_output:
+                lines += _line(self._read[run_id], heard)
+            elif self._read[run_id].is_news(heard.payload):
+                self._is_due([run_id])
+        return lines
+
+    def _is_due(self, run_ids: Iterable[UUID]) -> None:
+        new = dict.fromkeys(run_ids).keys() - set(self._due)
+        self._due += [run_id for run_id in self.open if run_id in new]
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether only the time tells of what somebody waits for."""
+        return all(
+            isinstance(one, Glance) and one.run is not None and one.run.status in _QUIET
+            for one in (self._read[run_id] for run_id in self.open)
+        )
+
+    def _timed_out(self) -> WaitTimeout:
+        found = {run_id: self._read[run_id].run for run_id in self.open}
+        return wait_timeout(
+            {run_id: run.status if run else RunStatus.STARTED for run_id, run in found.items()},
+            self._timeout_s or 0.0,
+        )
+
+
+def _line(one: Read[Any], heard: Heard) -> list[TimelineEntry]:
+    """What a handler of a run, or of its undo, has printed."""
+    line = output_line(heard.payload)
+    if line is None or one.run is None:
+        return []
+    if heard.run_id == one.run_id:
+        return [output_entry(one.run, line)]
+    found = None if one.undo is None else undo_output(one.run, one.undo, line)
+    return [] if found is None else [found]
+
+
+def wait_timeout(open: Mapping[UUID, RunStatus], timeout_s: float) -> WaitTimeout:
+    """The error about runs that have not ended in time, by their statuses."""
+    run_ids = list(open)
+    first, is_one = run_ids[0], len(run_ids) == 1
+    does = "it continues" if is_one else "they continue"
+    remedy = f"`pgflowd runs wait {first}` waits again, `pgflowd runs cancel` ends it"
+    for statuses, is_so, are_so, command, does_so in _STATES:
+        named = [run_id for run_id in run_ids if open[run_id] in statuses]
+        if named:
+            does = is_so if is_one else f"{len(named)} of them {are_so}"
+            remedy = f"`pgflowd runs {command} {named[0]}` {does_so}"
+            break
+    which = f"run {first} has" if is_one else f"{len(run_ids)} runs have"
+    error = WaitTimeout(f"{which} not ended after {timeout_s:g} s; {does}", next=remedy)
+    error.run_id = first
+    return error
+
+
+_WHY = ("show", "says for what")
+_STATES = (
+    ((RunStatus.PAUSED,), "it is paused", "are paused", "resume", "lets it go on"),
+    (_WAITING, "it waits", "wait", *_WHY),
+    ((RunStatus.SCHEDULED,), "it has not begun", "have not begun", "show", "says when it begins"),
+    ((RunStatus.BLOCKED,), "it has not begun", "have not begun", *_WHY),
+    ((RunStatus.UNDOING,), "it is being undone", "are being undone", "show", "says how far it is"),
+)

@@ -1,5 +1,5 @@
 """
-Executes operations on connections of other libraries, in the transactions of their applications.
+Connections of other libraries, in whose transactions `db.performing` executes operations.
 
 | object | library |
 |---|---|
@@ -15,7 +15,6 @@ parameters. JSON goes and comes as text, since applications may set codecs of th
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -25,7 +24,7 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.db.errors import ServerError, server_error_of, translation_of
-from pgflowd.db.query import Query, Rows
+from pgflowd.db.query import Query
 
 _MARK = re.compile(r"%%|%s(::jsonb(?:\[\])?)?")
 _LONE_COLON = re.compile(r"(?<!:):(?=\w)")  # SQLAlchemy would take it for a parameter
@@ -88,42 +87,6 @@ Foreign: TypeAlias = SqlalchemySession | DjangoConnection
 AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
 
 
-class ForeignConnection(ABC):
-    """A connection of another library for plain code."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> object:
-        """The pool or connection whose schema is checked only once."""
-
-    def perform(self, step: object) -> Any:
-        """Execute a step of an operation; those that wait come never here."""
-        assert isinstance(step, Query), step
-        with _translated():
-            return step.read(self._rows(step))
-
-    @abstractmethod
-    def _rows(self, query: Query[Any]) -> Rows: ...
-
-
-class AsyncForeignConnection(ABC):
-    """A connection of another library for asyncio."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> object:
-        """As above."""
-
-    async def perform(self, step: object) -> Any:
-        """As above."""
-        assert isinstance(step, Query), step
-        with _translated():
-            return step.read(await self._rows(step))
-
-    @abstractmethod
-    async def _rows(self, query: Query[Any]) -> Rows: ...
-
-
 def library_of(database: object) -> Library | None:
     """Whose connection an object is; None if it is none that is known."""
     for kind in type(database).__mro__:
@@ -149,27 +112,6 @@ _OF_DJANGO = {
 }
 
 
-def foreign(database: Any, library: Library) -> ForeignConnection:
-    """The adapter of a connection for plain code."""
-    if library is Library.DJANGO:
-        return _Django(database)
-    of_session = database.connection
-    connection = of_session() if callable(of_session) else database
-    _refuse_other_server(connection.dialect.name)
-    return _Sqlalchemy(connection)
-
-
-async def foreign_async(database: Any, library: Library) -> AsyncForeignConnection:
-    """The adapter of a connection for asyncio."""
-    if library is Library.ASYNCPG:
-        return _Asyncpg(database)
-    connection = database
-    if not hasattr(database, "sync_connection"):  # a session
-        connection = await database.connection()
-    _refuse_other_server(connection.dialect.name)
-    return _SqlalchemyAsync(connection)
-
-
 def django_connection(using: str) -> DjangoConnection:
     """This thread's connection of Django with a name of its settings."""
     from django.db import connections
@@ -178,59 +120,19 @@ def django_connection(using: str) -> DjangoConnection:
     return found
 
 
-class _Sqlalchemy(ForeignConnection):
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    @property
-    def identity(self) -> object:
-        return self._connection.engine
-
-    def _rows(self, query: Query[Any]) -> Rows:
-        text, values = _named(query, self._connection.dialect.driver)
-        return [tuple(row) for row in self._connection.execute(text, values)]
+def pool_of(connection: Any) -> object:
+    """What is asked only once whether its schema serves us: a pool, or what stands for one."""
+    engine = getattr(connection, "engine", None)  # of SQLAlchemy
+    if engine is not None:
+        return getattr(engine, "sync_engine", engine)
+    operations = getattr(connection, "ops", None)  # of Django
+    return operations.connection if operations else getattr(connection, "_con", connection)
 
 
-class _SqlalchemyAsync(AsyncForeignConnection):
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    @property
-    def identity(self) -> object:
-        return self._connection.engine.sync_engine
-
-    async def _rows(self, query: Query[Any]) -> Rows:
-        text, values = _named(query, self._connection.dialect.driver)
-        return [tuple(row) for row in await self._connection.execute(text, values)]
-
-
-class _Asyncpg(AsyncForeignConnection):
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    @property
-    def identity(self) -> object:
-        return getattr(self._connection, "_con", self._connection)  # of a pool: what it stands for
-
-    async def _rows(self, query: Query[Any]) -> Rows:
-        sql = with_marks(query.sql, lambda nr: f"${nr + 1}")
-        return [tuple(row) for row in await self._connection.fetch(sql, *query.params)]
-
-
-class _Django(ForeignConnection):
-    def __init__(self, connection: Any) -> None:
-        _refuse_other_server(connection.vendor)
-        self._connection = connection
-
-    @property
-    def identity(self) -> object:
-        return self._connection.ops.connection  # of `django.db.connection`: what it stands for
-
-    def _rows(self, query: Query[Any]) -> Rows:
-        sql = with_marks(query.sql.replace("%%", "%%%%"), lambda nr: "%s")
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql, _as_texts(query.params))
-            return [tuple(row) for row in cursor.fetchall()]
+def for_django(query: Query[Any]) -> tuple[str, list[Any]]:
+    """A statement as Django takes it, and its parameters."""
+    sql = with_marks(query.sql.replace("%%", "%%%%"), lambda nr: "%s")
+    return sql, _as_texts(query.params)
 
 
 def with_marks(sql: str, mark: Callable[[int], str]) -> str:
@@ -249,7 +151,7 @@ def with_marks(sql: str, mark: Callable[[int], str]) -> str:
     return _MARK.sub(replaced, sql)
 
 
-def _named(query: Query[Any], driver: str) -> tuple[Any, dict[str, Any]]:
+def for_sqlalchemy(query: Query[Any], driver: str) -> tuple[Any, dict[str, Any]]:
     """A statement of SQLAlchemy with named parameters, and their values."""
     from sqlalchemy import text
 
@@ -281,7 +183,8 @@ def _array_text(values: Sequence[Any]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-def _refuse_other_server(name: str) -> None:
+def refuse_other_server(name: str) -> None:
+    """Raise TypeError unless the server is PostgreSQL, by its library's name for it."""
     if name != "postgresql":
         raise TypeError(f"the connection is to {name}; runs are in PostgreSQL, so pass one to that")
 
@@ -290,7 +193,7 @@ def _refuse_other_server(name: str) -> None:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated_foreign() -> Iterator[None]:
     """Raise errors of the database as errors of pgflowd, where there is a translation."""
     try:
         yield

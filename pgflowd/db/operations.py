@@ -1,69 +1,43 @@
 """
-The operations of clients on runs, and their execution on plain and asyncio connections. Those that
-start runs are in `db.starts`.
+The operations of clients on runs. Those that start runs are in `db.starts`, the one that follows
+runs in `db.following`.
 
-An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Nap`, `Now`)
-and receives the result of each; errors are thrown into it. `run_sync` and `run_async` execute the
-steps and decide nothing, so the logic exists once.
+An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Notices`,
+`Now`) and receives the result of each; errors are thrown into it. `db.performing` and
+`db.performing_async` execute the steps and decide nothing, so the logic exists once.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
-
-import psycopg
-from psycopg import sql
 
 from pgflowd.core.definition.schedule import Schedule, given_faults
 from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.json import encode
-from pgflowd.core.statuses import RunStatus
 from pgflowd.core.typed.values import encode_value
 from pgflowd.core.verbs import ADD_SCHEDULE, ANSWER, FIRE, SIGNAL, Returned, SignalReceipt, Verb
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.db import history, runs
-from pgflowd.db.connection import is_pooled, translated
-from pgflowd.db.foreign_connections import (
-    AsyncForeignConnection,
-    ForeignConnection,
-)
-from pgflowd.db.query import (
-    Query,
-    Together,
-    execute,
-    execute_async,
-    execute_together,
-    execute_together_async,
-)
+from pgflowd.db.query import Query, Together
 from pgflowd.db.verbs import calling
-from pgflowd.errors import FlowError, NotFound, WaitTimeout
+from pgflowd.errors import FlowError, NotFound
 
-Connection = psycopg.Connection[Any]
-AsyncConnection = psycopg.AsyncConnection[Any]
 AnyRun = TypeVar("AnyRun", bound=Run)
 T = TypeVar("T")
-
-# between two reads of a run: notifications are faster, but may be missed
-MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
-# between two attempts to connect again
-MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
-
-# while it has one of these, nobody notifies of what happens in it
-_QUIET = (RunStatus.SCHEDULED, RunStatus.BLOCKED, RunStatus.UNDOING)
 
 
 @dataclass(frozen=True)
 class Listen:
-    """Listen for the events of a run from now on."""
+    """Listen on some channels from now on, and on others no more."""
 
-    channel: str
+    channels: Collection[str]
+    others: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -72,16 +46,10 @@ class Hears:
 
 
 @dataclass(frozen=True)
-class Unlisten:
-    """Stop listening, because the connection may be used again."""
-
-
-@dataclass(frozen=True)
-class Nap:
-    """Wait until a notification reports the end of the run, or until the time is over."""
+class Notices:
+    """Return the notifications that have come, as soon as there are any, or the time is over."""
 
     max_s: float
-    any_event: bool = False  # also whatever else happens in it
 
 
 @dataclass(frozen=True)
@@ -89,7 +57,7 @@ class Now:
     """Return the seconds of a monotonic clock."""
 
 
-Step = Query[Any] | Together | Listen | Hears | Unlisten | Nap | Now
+Step = Query[Any] | Together | Listen | Hears | Notices | Now
 Operation = Generator[Step, Any, T]
 
 
@@ -176,140 +144,3 @@ def fire_for_run(name: str, actor: str | None) -> Operation[Run]:
     """The run that a schedule starts now, or the one that has not ended."""
     fired = yield from perform(FIRE, name, actor=actor)
     return (yield from get(fired.run_id))
-
-
-def wait(
-    run_id: UUID, timeout_s: float | None, left_s: float | None = None, *, is_followed: bool = False
-) -> Operation[Run]:
-    """
-    Wait for the end of a run. `left_s` is the rest of `timeout_s` after an earlier try.
-
-    What has happened before the run is followed is found by reading it afterwards.
-    """
-    began: float = yield Now()
-    limit_s = timeout_s if left_s is None else left_s
-    yield Listen(runs.channel(run_id))
-    follow_at = began + (runs.FOLLOW_AGAIN_S if is_followed else 0.0)
-    if not (yield Hears()):
-        follow_at = float("inf")
-    nap_s = MIN_NAP_S
-    while True:
-        now = yield Now()
-        if now >= follow_at:
-            follow_at = now + (yield runs.follow([run_id]))
-        run: Run | None = yield runs.get(run_id)
-        now = yield Now()
-        rest_s = float("inf") if limit_s is None else began + limit_s - now
-        if run is None or run.has_ended or rest_s <= 0:
-            break
-        if run.status in _QUIET:
-            yield Nap(min(MAX_NAP_S, rest_s))
-            continue
-        yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
-        nap_s = min(nap_s * 1.5, MAX_NAP_S)
-    yield Unlisten()
-    known = _found(run, run_id)
-    if not known.has_ended:
-        raise wait_timeout(run_id, timeout_s, known.status)
-    return known
-
-
-def wait_timeout(
-    run_id: UUID, timeout_s: float | None, status: RunStatus = RunStatus.STARTED
-) -> WaitTimeout:
-    does, remedy = "continues", "wait again, or cancel it"
-    if status in (RunStatus.WAITING, RunStatus.QUARANTINED):
-        does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
-    if status is RunStatus.PAUSED:
-        does, remedy = "is paused", f"`pgflowd runs resume {run_id}` lets it go on"
-    if status is RunStatus.SCHEDULED:
-        does = "has not begun"
-    if status is RunStatus.BLOCKED:
-        does, remedy = "has not begun", f"`pgflowd runs show {run_id}` says for what"
-    if status is RunStatus.UNDOING:
-        does, remedy = "is being undone", f"`pgflowd runs show {run_id}` says how far it is"
-    text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
-    error = WaitTimeout(text, next=remedy)
-    error.run_id = run_id
-    return error
-
-
-def run_sync(conn: Connection | ForeignConnection, operation: Operation[T]) -> T:
-    """Execute an operation on a plain connection."""
-    try:
-        step = next(operation)
-        while True:
-            try:
-                result = _execute(conn, step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(result)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-
-
-def _execute(conn: Connection | ForeignConnection, step: Step) -> Any:
-    if isinstance(conn, ForeignConnection):
-        return conn.perform(step)
-    if isinstance(step, Query):
-        return execute(conn, step)
-    if isinstance(step, Together):
-        return execute_together(conn, step.queries)
-    if isinstance(step, Hears):
-        return not is_pooled(conn)
-    with translated(conn):
-        if command := _command(conn, step):
-            conn.execute(command)
-        elif isinstance(step, Nap):
-            until = time.monotonic() + step.max_s
-            while (left_s := until - time.monotonic()) > 0:
-                for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if step.any_event or runs.is_end_event(notice.payload):
-                        return None
-    return time.monotonic()
-
-
-async def run_async(conn: AsyncConnection | AsyncForeignConnection, operation: Operation[T]) -> T:
-    """Execute an operation on an asyncio connection."""
-    try:
-        step = next(operation)
-        while True:
-            try:
-                result = await _execute_async(conn, step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(result)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-
-
-async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: Step) -> Any:
-    if isinstance(conn, AsyncForeignConnection):
-        return await conn.perform(step)
-    if isinstance(step, Query):
-        return await execute_async(conn, step)
-    if isinstance(step, Together):
-        return await execute_together_async(conn, step.queries)
-    if isinstance(step, Hears):
-        return not is_pooled(conn)
-    with translated(conn):
-        if command := _command(conn, step):
-            await conn.execute(command)
-        elif isinstance(step, Nap):
-            until = time.monotonic() + step.max_s
-            while (left_s := until - time.monotonic()) > 0:
-                async for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if step.any_event or runs.is_end_event(notice.payload):
-                        return None
-    return time.monotonic()
-
-
-def _command(conn: Connection | AsyncConnection, step: Step) -> sql.SQL | sql.Composed | None:
-    """Return the command of Listen and Unlisten, which do nothing through a pooler."""
-    if isinstance(step, Listen) and not is_pooled(conn):
-        return sql.SQL("listen {}").format(sql.Identifier(step.channel))
-    return sql.SQL("unlisten *") if isinstance(step, Unlisten) and not is_pooled(conn) else None

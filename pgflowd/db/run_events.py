@@ -9,6 +9,7 @@ is, and none comes twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -29,8 +30,9 @@ Details = tuple[list[FailedAttempt], list[OpenTask], list[TaskProgress]]
 class RunEvents:
     """A run as it was read last, and which of its events are known."""
 
-    def __init__(self, run_id: UUID) -> None:
+    def __init__(self, run_id: UUID, *, outputs: bool = True) -> None:
         self.run_id = run_id
+        self._outputs = outputs
         self.run: RunWithStates | None = None  # None: it was not read yet
         self.undo: RunWithStates | None = None  # the run that undoes it, once that has begun
         self.timeline: Sequence[TimelineEntry] = ()  # all events, as they are now
@@ -54,7 +56,10 @@ class RunEvents:
         self._known.update(entry.key for entry in new)
         # the last, since a connection may be lost before
         self.run, self.undo, self.timeline = run, undo, found
-        return new
+        return new if self._outputs else [replace(entry, output=None) for entry in new]
+
+    def is_news(self, payload: str) -> bool:
+        return True
 
     def _details(self, run_id: UUID) -> Operation[Details]:
         """Attempts that failed, tasks that wait, and what others tell of their progress; nothing if

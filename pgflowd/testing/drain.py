@@ -33,7 +33,7 @@ from pgflowd.core.worker.events import Verdict
 from pgflowd.core.worker.runner_result import report_of, request_of
 from pgflowd.core.worker.state import HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.db import due, handler_requests, operations, tasks, workers
+from pgflowd.db import due, handler_requests, operations, performing, tasks, workers
 from pgflowd.db.connection import connect
 from pgflowd.db.definitions import define, find_version
 from pgflowd.db.query import Query, database_identity, execute
@@ -102,7 +102,7 @@ def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:
                 break
         for each in drainers:
             execute(conn, workers.mark_stopped(each.worker_id, keeps_doorbell=False))
-        return [operations.run_sync(conn, operations.get(UUID(run_id))) for run_id in run_ids]
+        return [performing.run_sync(conn, operations.get(UUID(run_id))) for run_id in run_ids]
 
 
 class Drainer:

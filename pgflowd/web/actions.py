@@ -40,7 +40,8 @@ from pgflowd.db import operations, starts
 from pgflowd.db.attempts import failed_attempts
 from pgflowd.db.input_check import check_input
 from pgflowd.db.lookup import find_run, flow_slugs
-from pgflowd.db.operations import perform, run_sync
+from pgflowd.db.operations import perform
+from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState

@@ -25,7 +25,8 @@ from starlette.types import ASGIApp
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.stream_position import is_position
 from pgflowd.db.lookup import find_run
-from pgflowd.db.operations import get, run_sync
+from pgflowd.db.operations import get
+from pgflowd.db.performing import run_sync
 from pgflowd.errors import DatabaseError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.assets import asset

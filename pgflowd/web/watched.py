@@ -19,7 +19,7 @@ from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
 from pgflowd.core.payloads import Payloads
 from pgflowd.db import runs
 from pgflowd.db.daemons import look_at_daemons
-from pgflowd.db.operations import run_sync
+from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_events import RunEvents
 from pgflowd.errors import AccessDenied, NotFound, PgflowdError

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -22,10 +23,12 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.db.connection import translated
+from pgflowd.db.following import Channels, Heard
+from pgflowd.db.performing import run_sync
 from pgflowd.errors import Bug, PgflowdError, Unreachable
 from pgflowd.web.connections import Connection
 from pgflowd.web.fragments import Numbers
-from pgflowd.web.run_listener import RunListener
 from pgflowd.web.watched import Tab, Watched
 
 AnyWatched = TypeVar("AnyWatched", bound=Watched)
@@ -96,8 +99,8 @@ class Watcher:
     def open_reading(self) -> Connection:
         return self._open_reading()
 
-    def listener(self) -> RunListener:
-        return RunListener(self._open_listening)
+    def open_listening(self) -> Connection:
+        return self._open_listening()
 
     def viewed(self, thread: _Reading) -> list[Watched] | None:
         """What this thread reads, without what nobody has viewed for a while; None: it ends."""
@@ -121,7 +124,7 @@ class _Reading(threading.Thread):
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(name="pgflowd-watcher", daemon=True)
         self._watcher = watcher
-        self._listener = watcher.listener()
+        self._listener = _Listener(watcher.open_listening)
         self._conn: Connection | None = None
         self._woken, self._wakes = socket.socketpair()
         self._woken.setblocking(False)
@@ -206,10 +209,10 @@ class _Reading(threading.Thread):
             return
         with suppress(BlockingIOError):
             self._woken.recv(4096)
-        for run_id, payload in heard:
+        for run_id, payload, is_output in heard:
             for each in viewed:
                 if run_id in each.followed:
-                    if payload is None:
+                    if not is_output:
                         each.times.hurry()
                     elif each.hear(run_id, payload):
                         each.wake_tabs()
@@ -238,6 +241,51 @@ class _Reading(threading.Thread):
         if self._conn is not None:
             self._conn.pgconn.finish()
         self._conn = None
+
+
+class _Listener:
+    """Hears of the runs that somebody views, on one connection for all tabs."""
+
+    def __init__(self, open: Open) -> None:
+        self._open = open
+        self._conn: Connection | None = None
+        self._channels = Channels()
+
+    def close(self) -> None:
+        """Hear nothing more; the next call of `follow` connects again."""
+        if self._conn is not None:
+            self._conn.pgconn.finish()
+        self._conn, self._channels = None, Channels()
+
+    @property
+    def follow_at(self) -> float:
+        """When to call `follow` again, by the monotonic clock."""
+        return self._channels.follow_at
+
+    def follow(self, wanted: Mapping[UUID, bool]) -> set[UUID]:
+        """Hear of these runs from now on, and perhaps of their output; return those to read now."""
+        if self._conn is None:
+            if not wanted:
+                return set()
+            self._conn = self._open()
+        return run_sync(self._conn, self._channels.follow(wanted))
+
+    def wait(self, wake: int, max_s: float) -> list[Heard]:
+        """Wait for a notification, or until somebody writes to `wake`."""
+        if heard := self._heard():
+            return heard
+        poll = select.poll()  # unlike select it knows large descriptors
+        poll.register(wake, select.POLLIN)
+        if self._conn is not None:
+            poll.register(self._conn.pgconn.socket, select.POLLIN)
+        poll.poll(max(max_s, 0.0) * 1000)
+        return self._heard()
+
+    def _heard(self) -> list[Heard]:
+        if self._conn is None:
+            return []
+        with translated(self._conn):
+            return self._channels.heard(self._conn.notifies(timeout=0))
 
 
 def _known(error: Exception) -> PgflowdError:

@@ -430,7 +430,7 @@ def test_wait_gives_up_with_5_and_the_run_continues(here, shop):
     ended = here("runs", "wait", "@last", "--timeout", "50ms")
 
     assert ended.code == 5
-    assert "it goes on" in ended.err
+    assert "it continues" in ended.err
 
 
 def test_wait_for_many_names_each(here, shop):

@@ -21,9 +21,10 @@ from support.pooler import pooler
 
 from pgflowd import AsyncClient, Client, Flow
 from pgflowd.core.ids import uuid7
-from pgflowd.db import operations
+from pgflowd.db import following, operations
 from pgflowd.db.connection import connect
-from pgflowd.db.operations import Listen, run_sync
+from pgflowd.db.following import Channels
+from pgflowd.db.performing import run_sync
 from pgflowd.db.schema import roles_sql
 from pgflowd.errors import (
     AccessDenied,
@@ -143,8 +144,8 @@ def test_a_failed_run_is_a_value_with_its_error(client, conn):
 
 
 def test_wait_is_woken_by_the_end_of_the_run(client, conn, monkeypatch):
-    monkeypatch.setattr(operations, "MIN_NAP_S", 60.0)  # so only a notification is in time
-    monkeypatch.setattr(operations, "MAX_NAP_S", 60.0)
+    monkeypatch.setattr(following, "MIN_PAUSE_S", 60.0)  # so only a notification is in time
+    monkeypatch.setattr(following, "MAX_PAUSE_S", 60.0)
     run_id = client.start_flow("greet", 1).run_id
     work(conn)
     waiting = later(client.wait, run_id)
@@ -194,8 +195,8 @@ def test_start_flow_sync_follows_its_run_in_the_transaction_of_the_start(client,
 
 
 def test_a_wait_that_begins_while_the_run_ends_is_told_in_time(client, conn, database, monkeypatch):
-    monkeypatch.setattr(operations, "MIN_NAP_S", 60.0)
-    monkeypatch.setattr(operations, "MAX_NAP_S", 60.0)
+    monkeypatch.setattr(following, "MIN_PAUSE_S", 60.0)
+    monkeypatch.setattr(following, "MAX_PAUSE_S", 60.0)
     run_id = client.start_flow("greet", 1).run_id
     work(conn)
     other = database.connect()
@@ -636,7 +637,7 @@ def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
             for _ in range(10):
                 run_sync(pooled, operations.get(run_id))
             assert pooled.execute("select * from pg_prepared_statements").fetchall() == []
-            run_sync(pooled, one(Listen("pgflow:run:1")))
+            run_sync(pooled, Channels().follow({run_id: True}))
             assert pooled.execute("select pg_listening_channels()").fetchall() == []
             with pytest.raises(WaitTimeout):
                 client.start_flow_sync("greet", 1, timeout=0.1)
@@ -644,8 +645,3 @@ def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
             assert pooled.execute(count).fetchone() == (0,), "nobody would hear"
 
     assert ended[0].status == "completed"
-
-
-def one(step: Any) -> Any:
-    """A script of this step alone."""
-    return (yield step)

@@ -84,14 +84,14 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
     \b
     Example: pgflowd daemons restart 7f3a9c12 --reason "it takes too much memory"
     """
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
     from pgflowd.db.daemons import list_daemons
     from pgflowd.db.query import execute
 
     with database(app) as conn:
         worker_id = find_worker(lambda: execute(conn, list_daemons()), worker_word)
         operation = operations.perform(RESTART_WORKER, worker_id, reason=reason)
-        result = operations.run_sync(conn, operation)
+        result = performing.run_sync(conn, operation)
     known = "is to be replaced already"
     does = known if result == "repeated" else "finishes its tasks, and is replaced then"
     text = f"the worker {short_id(worker_id)} {does}"

@@ -140,7 +140,7 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     """
     from pgflowd.core.graph import graph_of
     from pgflowd.core.run_graph import graph_of_run
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.run_details import read_details
 
     with database(app) as conn:
@@ -172,7 +172,7 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
     """
     from pgflowd.core.definition.shape import undoable
     from pgflowd.core.undo import PREFIX
-    from pgflowd.db import flows, operations
+    from pgflowd.db import flows, operations, performing
     from pgflowd.db.query import execute
 
     with database(app) as conn:
@@ -187,7 +187,7 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         for slug in slugs:
-            operations.run_sync(conn, operations.perform(DELETE_FLOW, slug, reason=reason))
+            performing.run_sync(conn, operations.perform(DELETE_FLOW, slug, reason=reason))
     app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
 
 

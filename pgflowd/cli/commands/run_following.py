@@ -4,7 +4,7 @@ What the commands have in common that follow runs, or wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,35 +19,53 @@ from pgflowd.core.text import short_id
 from pgflowd.core.timeline import WAITING
 
 if TYPE_CHECKING:
-    import psycopg
-
-    from pgflowd.core.documents.runs import RunWithStates
-    from pgflowd.db.follower import Follower
+    from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
+    from pgflowd.db.client_connections import Connection
+    from pgflowd.db.following import Follower
 
 
 def follower_of(
-    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], *, with_output: bool = False
-) -> Follower:
-    """A follower that receives events from now on, and also the output of handlers."""
-    from pgflowd.db.follower import Follower
+    conn: Connection, run_ids: Sequence[UUID], *, with_output: bool = False
+) -> Follower[RunWithStates]:
+    """A follower that hears of events from now on, and also of the output of handlers."""
+    from pgflowd.db.following import Follower
+    from pgflowd.db.performing import run_sync
+    from pgflowd.db.run_events import RunEvents
 
-    follower = Follower(conn, run_ids, reconnector(app))
-    follower.listen()
-    if with_output:
-        follower.request_output()
+    read = [RunEvents(run_id) for run_id in run_ids]
+    follower: Follower[RunWithStates] = Follower(read, with_output=with_output)
+    run_sync(conn, follower.listen())
     return follower
+
+
+def skip(conn: Connection, follower: Follower[Any]) -> None:
+    """Print nothing of what has happened so far."""
+    from pgflowd.db.performing import run_sync
+
+    run_sync(conn, follower.skip())
+
+
+def entries_of(
+    app: App, conn: Connection, follower: Follower[Any], timeout_s: float | None = None
+) -> Iterator[TimelineEntry]:
+    """What happens until the runs end. Raises WaitTimeout; the runs go on."""
+    from pgflowd.db.performing import follow_sync
+
+    follower.limit(timeout_s)
+    return follow_sync(follower, reconnector(app), conn)
 
 
 def print_events(
     app: App,
-    follower: Follower,
-    timeout_s: float | None,
+    conn: Connection,
+    follower: Follower[RunWithStates],
+    timeout_s: float | None = None,
     good: RunStatus = RunStatus.COMPLETED,
 ) -> None:
     """Print the events of runs until they end; the exit code is 0 if all end well."""
     writer = TimelineWriter(app, many=len(follower.open) > 1)
     try:
-        for entry in follower.follow(timeout_s):
+        for entry in entries_of(app, conn, follower, timeout_s):
             writer.write(entry)
     except KeyboardInterrupt:
         for word in map(short_id, follower.open):
@@ -60,12 +78,10 @@ def print_events(
     _exit_by_status(app, list(follower.ended.values()), good)
 
 
-def wait_for(
-    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
-) -> None:
+def wait_for(app: App, conn: Connection, run_ids: Sequence[UUID], timeout_s: float | None) -> None:
     """Wait until runs end, then print their outputs."""
-    follower = follower_of(app, conn, run_ids)
-    for entry in follower.follow(timeout_s):
+    follower = follower_of(conn, run_ids)
+    for entry in entries_of(app, conn, follower, timeout_s):
         if entry.event == WAITING:
             end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
             app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))

@@ -92,7 +92,7 @@ def list_(
              pgflowd runs list --text TimeoutError --until 2d
              pgflowd runs list --flow orders --input '{"customer": 42}'
     """
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.run_search import count_runs, find_page
 

@@ -41,14 +41,14 @@ def log(app: App, run: str, follow: bool, before: datetime | None, limit: int) -
     if follow and before is not None:
         raise click.UsageError("--follow goes on to the end; it has no --before")
     from pgflowd.cli.log_follower import LogFollower
-    from pgflowd.db import history, operations
+    from pgflowd.db import history, operations, performing
     from pgflowd.db.query import execute
 
     with database(app) as conn:
         run_id = find_run(conn, run)
         page = execute(conn, history.event_page(run_id, before, 1 if follow else limit))
         if not page.events:
-            operations.run_sync(conn, operations.get(run_id))
+            performing.run_sync(conn, operations.get(run_id))
         writer = LogWriter(app)
         if follow:
             log = LogFollower(conn, partial(history.timeline, run_id), reconnector(app))

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database, reconnector
+from pgflowd.cli.commands.run_following import entries_of, follower_of
+from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import RUN, STEP
@@ -51,18 +52,15 @@ def output(
     """
     from pgflowd.db import operations
     from pgflowd.db.attempts import kept_output
-    from pgflowd.db.follower import Follower
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
 
     with database(app, listening=follow) as conn:
         run_id = find_run(conn, run)
         details = run_sync(conn, operations.get_with_states(run_id))
         refuse_unknown_step(details, step)
-        follower = Follower(conn, [run_id], reconnector(app))
-        if follow:  # before it reads what is kept, so that no line is missed
-            follower.listen()
-            follower.request_output()
+        # before it reads what is kept, so that no line is missed
+        follower = follower_of(conn, [run_id], with_output=True) if follow else None
         found = execute(conn, kept_output(run_id, step, task, attempt, MAX_ATTEMPTS))
         if app.json and not follow:
             app.print_document(run_id=str(run_id), attempts=[each.to_json() for each in found])
@@ -71,8 +69,8 @@ def output(
         _print_kept(app, writer, details, found, execute(conn, database_time()))
         if not found and not follow:
             _note_nothing(app, details)
-        if follow:
-            for entry in follower.follow():
+        if follower:
+            for entry in entries_of(app, conn, follower):
                 if entry.event == OUTPUT and _is_wanted(entry, step, task, attempt):
                     writer.write(entry)
             if follower.ended[run_id].status is not RunStatus.COMPLETED:

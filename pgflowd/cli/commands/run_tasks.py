@@ -44,7 +44,7 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
     Example: pgflowd runs tasks @last fetch --status failed
              pgflowd runs tasks 7f3a9c12 fetch --after 5000
     """
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.run_tasks import find_tasks, step_strip
 

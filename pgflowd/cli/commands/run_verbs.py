@@ -19,7 +19,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_following import follower_of, print_events
+from pgflowd.cli.commands.run_following import follower_of, print_events, skip
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
@@ -110,10 +110,10 @@ def _change(
     run_id: UUID,
 ) -> Done:
     """Change a run, and say what was done."""
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
 
     try:
-        answer = operations.run_sync(conn, operations.perform(verb, run_id, **given))
+        answer = performing.run_sync(conn, operations.perform(verb, run_id, **given))
     except PgflowdError as error:
         error.next = error.next and verb.with_options(error.next)
         raise
@@ -133,12 +133,12 @@ def _change_and_follow(app: App, verb: Verb[Any], chosen: Chosen, change: Change
         raise click.UsageError("--follow needs runs that are named")
     with database(app, listening=True) as conn:
         run_ids = find_runs(conn, chosen.words)
-        follower = follower_of(app, conn, run_ids, with_output=True)
-        follower.skip_past()
+        follower = follower_of(conn, run_ids, with_output=True)
+        skip(conn, follower)
         for run_id in run_ids:
             line, _ = change(conn, run_id)
             app.note(line)
-        print_events(app, follower, None, good=verb.good)
+        print_events(app, conn, follower, good=verb.good)
 
 
 def _change_chosen(
@@ -391,7 +391,7 @@ reject = _answering(
 
 
 def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None:
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
 
     with database(app) as conn:
         run_id = find_run(conn, run)
@@ -399,7 +399,7 @@ def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None
         try:
             _send(app, conn, run_id, answer, "approved" if is_approved else "rejected")
         except NotFound:
-            known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
+            known = performing.run_sync(conn, operations.get_with_states(run_id)).steps
             close = nearest(step, known)
             remedy = f"did you mean '{close}'?" if close else f"its steps are {', '.join(known)}"
             message = f"run {short_id(run_id)} has no step '{step}'"
@@ -414,10 +414,10 @@ def _send(
     answer: str = "",
 ) -> None:
     """Send a signal, and print which task got it, or which has the answer."""
-    from pgflowd.db import operations
+    from pgflowd.db import performing
 
     try:
-        sent = operations.run_sync(conn, operation)
+        sent = performing.run_sync(conn, operation)
     except RunEnded as error:
         error.next = f"`pgflowd runs show {short_id(run_id)}` shows what became of it"
         raise

@@ -2,7 +2,7 @@
 `pgflowd runs`: start, show, follow and change runs.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
-`db.follower` follows them, and `cli.terminal.history_view` prints what it yields.
+`db.following` follows them, and `cli.terminal.history_view` prints what it yields.
 """
 
 from __future__ import annotations
@@ -140,12 +140,12 @@ def start(
         input_check.check_input(conn, flow, input)
         operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
-        follower = follower_of(app, conn, [run_id], with_output=True) if follow and run_id else None
+        follower = follower_of(conn, [run_id], with_output=True) if follow and run_id else None
         started = _start(app, conn, flow, operation, awaits=follow or wait)
         if follow and not follower:
-            follower = follower_of(app, conn, [started.run_id], with_output=True)
+            follower = follower_of(conn, [started.run_id], with_output=True)
         if follower:
-            print_events(app, follower, timeout)
+            print_events(app, conn, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} {started.status}")
             wait_for(app, conn, [started.run_id], timeout)
@@ -164,10 +164,10 @@ def _start(
     app: App, conn: psycopg.Connection[Any], flow: str, operation: Operation[Run], *, awaits: bool
 ) -> Run:
     """Start a run. If there is no such flow, the error names the nearest one."""
-    from pgflowd.db import operations
+    from pgflowd.db import performing
 
     try:
-        started = operations.run_sync(conn, operation)
+        started = performing.run_sync(conn, operation)
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(conn)) from error
     if awaits:
@@ -199,7 +199,7 @@ def show(
              pgflowd runs show 7f3a9c12 --output
              pgflowd runs show 7f3a9c12 --tree
     """
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.run_details import read_details
 
     if with_input and with_output:
@@ -237,8 +237,8 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     Example: pgflowd runs follow @last
     """
     with database(app, listening=True) as conn:
-        follower = follower_of(app, conn, find_runs(conn, run), with_output=True)
-        print_events(app, follower, timeout)
+        follower = follower_of(conn, find_runs(conn, run), with_output=True)
+        print_events(app, conn, follower, timeout)
 
 
 @runs.command()

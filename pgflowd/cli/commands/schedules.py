@@ -147,14 +147,14 @@ def add(
              pgflowd schedules add poll fetch_orders "@every 15m" --input '{"full": false}'
     """
     from pgflowd.core.ticks import in_words, ticks_after
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
     from pgflowd.db.query import database_time, execute
 
     given = {} if input_ is None else input_
     wanted = Schedule(cron, given, timezone, overlap, catchup)  # type: ignore[arg-type]
     with database(app) as conn:
         try:
-            changed = operations.run_sync(conn, operations.add_schedule(name, flow, wanted, None))
+            changed = performing.run_sync(conn, operations.add_schedule(name, flow, wanted, None))
         except NotFound as error:
             raise unknown_flow(flow, flow_slugs(conn)) from error
         now = execute(conn, database_time())

@@ -103,7 +103,7 @@ def list_open(
     \b
     Example: pgflowd tasks list --status waiting
     """
-    from pgflowd.db.operations import run_sync
+    from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.run_search import find_open_tasks
 
@@ -202,13 +202,13 @@ def extend(app: App, task: str, lease: float, actor: str | None, token: int | No
     \b
     Example: pgflowd tasks extend 7f3a9c12/review#0 --lease 2d --as jane
     """
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
 
     _check_lease(lease)
     with database(app) as conn:
         key = find_task(conn, task)
         extending = operations.perform(EXTEND, *key, lease=lease, token=token, actor=actor)
-        until = operations.run_sync(conn, extending)
+        until = performing.run_sync(conn, extending)
     shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
     result = plain({"lease_until": until})
     app.print_result(f"{task_name(*key)}  until {shown}", **key.to_json(), **result)
@@ -218,7 +218,7 @@ def _of_task(verb: Verb[str]) -> Command:
     """The command of a verb on a task, which prints what the task became."""
 
     def act(app: App, /, task: str, **given: Any) -> None:
-        from pgflowd.db import operations
+        from pgflowd.db import operations, performing
 
         if given.get("delay") and given.get("needs"):
             raise click.UsageError("--delay and --needs exclude each other")
@@ -227,7 +227,7 @@ def _of_task(verb: Verb[str]) -> Command:
         with database(app) as conn:
             key = find_task(conn, task)
             try:
-                result = operations.run_sync(conn, operations.perform(verb, *key, **given))
+                result = performing.run_sync(conn, operations.perform(verb, *key, **given))
             except (LeaseLost, NotFound, NotOpen) as error:
                 of = "--status waiting" if verb is WAKE else f"--run {short_id(key.run_id)}"
                 shows = "lists the tasks that wait" if verb is WAKE else "shows its open tasks"
@@ -324,7 +324,7 @@ def _change_each(
     app: App, verb: Verb[bool], words: Sequence[str], given: dict[str, Any]
 ) -> tuple[list[TaskKey], list[TaskKey]]:
     """The tasks that were changed, of those that words name, or of all; and the others."""
-    from pgflowd.db import operations
+    from pgflowd.db import operations, performing
 
     changed: list[TaskKey] = []
     left: list[TaskKey] = []
@@ -333,7 +333,7 @@ def _change_each(
         keys = [find_task(conn, word) for word in words]
         for key in dict.fromkeys(keys or [task.key for task in _found(app, conn)]):
             operation = operations.perform(verb, *key, **given)
-            (changed if operations.run_sync(conn, operation) else left).append(key)
+            (changed if performing.run_sync(conn, operation) else left).append(key)
     return changed, left
 
 

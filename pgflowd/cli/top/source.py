@@ -28,7 +28,7 @@ from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import short_id
 from pgflowd.core.verbs import Target
-from pgflowd.db import operations, schema
+from pgflowd.db import operations, performing, schema
 from pgflowd.db.connection import Limits, connect
 from pgflowd.db.flows import list_flows
 from pgflowd.db.query import Query, database_time, execute_together
@@ -84,7 +84,7 @@ class TopSource:
         slug, verb = act.target, _VERBS[act.verb]
         try:
             operation = operations.perform(verb, slug)
-            was_changed = self._call(lambda conn: operations.run_sync(conn, operation))
+            was_changed = self._call(lambda conn: performing.run_sync(conn, operation))
         except _ERRORS as error:
             if isinstance(error, NotRetryable) and "even_if_cancelled" in (error.next or ""):
                 command = f"pgflowd runs retry {short_id(slug)} --even-if-cancelled"
@@ -137,9 +137,9 @@ class TopSource:
         elif state.view is TopView.RUN and state.run is not None:
             trace_url = self.app.settings.telemetry.trace_url
             reading = read_details(UUID(state.run), trace_url=trace_url)
-            seen.details = operations.run_sync(conn, reading)
+            seen.details = performing.run_sync(conn, reading)
         elif self._events is not None:
-            new = operations.run_sync(conn, self._events.read())
+            new = performing.run_sync(conn, self._events.read())
             seen.entries = [*(seen.entries or []), *new][-MAX_EVENTS:]
         now, flows, *more = execute_together(conn, queries)
         seen.now = now

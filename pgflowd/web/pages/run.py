@@ -28,7 +28,8 @@ from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.statuses import Outcome, StepStatus
 from pgflowd.db.attempts import attempts, kept_output
 from pgflowd.db.history import event_page
-from pgflowd.db.operations import get_with_states, run_sync
+from pgflowd.db.operations import get_with_states
+from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import read_details
 from pgflowd.web.pages import values

@@ -12,7 +12,8 @@ from pgflowd.core.documents.runs import Attempt, RunWithStates, StepState, StepT
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.db.attempts import task_attempts
-from pgflowd.db.operations import get_with_states, run_sync
+from pgflowd.db.operations import get_with_states
+from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.run_tasks import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
