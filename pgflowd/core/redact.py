@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 HIDDEN = "***"
+MAX_SHOWN = 80  # characters of a wrong value
 
 _WORDS = (
     r"(?:\w*password|passwd|\w*pwd|passphrase|\w*secret(?:_?key)?|\w*token|api_?key|authorization)"
@@ -142,3 +143,9 @@ def _escaped(char: str) -> str:
         return short
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def shown(value: Any, key: str = "") -> str:
+    """Return a wrong value as errors show it, on one line; `key`: of the field that holds it."""
+    text = one_line(redact(repr(value)[: 4 * MAX_SHOWN]), MAX_SHOWN)
+    return HIDDEN if HIDDEN in redact(f"{key}={text}") else text

@@ -43,7 +43,7 @@ def test_every_wrong_definition_is_reported(wrong):
 
 CODES = """
     E201 E202 E203 E204 E205 E206 E207 E208 E209 E214 E215 E216 E217 E228
-    W217 W218 W220 W221 W223
+    W217 W220 W221
 """
 
 
@@ -52,15 +52,6 @@ def test_every_code_about_definitions_is_provoked(code):
     reported = (DIRECTORY / "wrong_flows.txt").read_text("utf-8")
 
     assert f"\n{code} " in f"\n{reported}"
-
-
-@covers("outside 12")
-def test_decimals_in_annotations_are_warned_of(wrong):
-    problems = wrong.prices.check()
-
-    assert [problem.code for problem in problems] == ["W223", "W223"]
-    assert "pass strings instead" in str(problems[0])
-    assert "its output is a Decimal" in str(problems[1])
 
 
 def test_a_wrong_flow_is_refused_at_its_first_use_with_all_errors_and_no_warning(wrong):

@@ -64,8 +64,6 @@ def _step_problems(
         yield from _default_problems(step, skippable)
     yield from _step_option_problems(step)
     yield from _condition_problems(step)
-    if not flow.decodes:
-        yield from _decimal_problems(step)
 
 
 def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:
@@ -186,17 +184,6 @@ def _default_problems(step: StepSpec, skippable: set[str]) -> Iterator[Problem]:
             text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
             remedy = f"a skip would fail this step: write {parameter.name}=None"
             yield Problem("W220", text, step.place, remedy)
-
-
-def _decimal_problems(step: StepSpec) -> Iterator[Problem]:
-    for parameter in step.parameters:
-        if parameter.is_decimal:
-            text = f"step {step.slug}: parameter '{parameter.name}' is a Decimal"
-            remedy = "numbers of JSON arrive as float, which rounds them: pass strings instead"
-            yield Problem("W223", text, step.place, remedy)
-    if step.returns_decimal:
-        text = f"step {step.slug}: its output is a Decimal, for which JSON has no type"
-        yield Problem("W223", text, step.place, "return str(…)")
 
 
 def _cycle_problems(flow: FlowSpec) -> Iterator[Problem]:

@@ -10,7 +10,6 @@ JSON.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from pgflowd.core.typed.annotations import annotations_of
 from pgflowd.core.undo import part_of
 
 if TYPE_CHECKING:
-    from pgflowd.core.typed.step_codec import StepCodec
+    from pgflowd.core.typed.codec import StepCodec
 
 RUN, CTX, ITEM, INPUT = "run", "ctx", "item", "input"
 RESERVED = frozenset({RUN, CTX, ITEM, INPUT})
@@ -33,7 +32,6 @@ class Parameter:
     name: str
     is_named: bool = True
     has_default: bool = False
-    is_decimal: bool = False  # its annotation names Decimal
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class StepSpec:
     handler: Callable[..., Any]
     has_given_slug: bool = False  # by `slug=`, and not by the function's name
     parameters: tuple[Parameter, ...] = ()
-    returns_decimal: bool = False
     is_map: bool = False
     over: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
@@ -163,7 +160,6 @@ class DecoratedHandler:
             handler=self.handler,
             has_given_slug=self.has_given_slug,
             parameters=_parameters(self.handler),
-            returns_decimal=_returns_decimal(self.handler),
             is_map=self.is_map,
             options=self.options,
             annotations=annotations_of(self.handler),
@@ -212,21 +208,6 @@ def _parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
             name=str(parameter).split(":")[0] if parameter.kind in stars else parameter.name,
             is_named=parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY),
             has_default=parameter.default is not parameter.empty,
-            is_decimal=_names_decimal(parameter.annotation),
         )
         for parameter in parameters
-    )
-
-
-def _returns_decimal(handler: Callable[..., Any]) -> bool:
-    try:
-        return _names_decimal(inspect.signature(handler).return_annotation)
-    except (TypeError, ValueError):
-        return False
-
-
-def _names_decimal(annotation: Any) -> bool:
-    """Whether an annotation, which may be a text, names Decimal, as `list[Decimal]` does."""
-    return "Decimal" in re.findall(
-        r"\w+", annotation if isinstance(annotation, str) else repr(annotation)
     )

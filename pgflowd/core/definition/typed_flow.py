@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pgflowd.core.definition.spec import ITEM, FlowSpec, StepSpec
-from pgflowd.core.definition.type_check import Answer, fits
-from pgflowd.core.typed.annotations import Unresolved, contents, type_name
-from pgflowd.core.typed.step_codec import OUTPUT, faults_of, step_codec
+from pgflowd.core.typed.annotations import contents, type_name
+from pgflowd.core.typed.codec import OUTPUT, faults_of, step_codec
+from pgflowd.core.typed.comparison import misfit
 from pgflowd.errors import Problem
 
 
@@ -45,10 +45,6 @@ def with_codecs(flow: FlowSpec) -> FlowSpec:
 def type_problems(flow: FlowSpec) -> Iterator[Problem]:
     """What is wrong with the annotations of a flow, each by itself, and from step to step."""
     for handler in _handlers(flow):
-        for annotation in handler.annotations.values():
-            if isinstance(annotation, Unresolved):
-                text = f"{handler.name}: cannot resolve annotation '{annotation.text}'"
-                yield Problem("W218", text, handler.place, annotation.remedy)
         for name, fault in faults_of(handler.annotations) if flow.decodes else ():
             what = "its output" if name == OUTPUT else f"parameter '{name}'"
             text = f"{handler.name}: {what} cannot be decoded: {fault.text}"
@@ -85,25 +81,22 @@ def _misfits(flow: FlowSpec) -> Iterator[Problem]:
 
 def _misfit_of_item(flow: FlowSpec, handler: _Handler, over: StepSpec) -> Iterator[Problem]:
     item = handler.annotations.get(ITEM, Any)  # without one, any list will do
-    if not isinstance(item, Unresolved):
-        taken = list[item]  # type: ignore[valid-type]
-        yield from _misfit(flow, handler, ITEM, taken, _output(over), over.slug)
+    taken = list[item]  # type: ignore[valid-type]
+    yield from _misfit(flow, handler, ITEM, taken, _output(over), over.slug)
 
 
 def _output(step: StepSpec) -> Any:
     """The annotation of what dependents get; of a map the list of what its tasks return."""
     annotation = step.annotations.get(OUTPUT)
-    is_known = OUTPUT in step.annotations and not isinstance(annotation, Unresolved)
-    return list[annotation] if step.is_map and is_known else annotation  # type: ignore[valid-type]
+    is_list = step.is_map and OUTPUT in step.annotations
+    return list[annotation] if is_list else annotation  # type: ignore[valid-type]
 
 
 def _misfit(
     flow: FlowSpec, handler: _Handler, name: str, taken: Any, given: Any, producer: str
 ) -> Iterator[Problem]:
-    if isinstance(taken, Unresolved) or isinstance(given, Unresolved) or given is None:
-        return
-    verdict = fits(taken, given)
-    if verdict.answer is not Answer.MISFIT:
+    why = None if given is None else misfit(taken, given)
+    if why is None:
         return
     is_decoded = flow.decodes and contents(taken).has_shape
     if name == ITEM:
@@ -111,5 +104,5 @@ def _misfit(
     is_silent = name == ITEM and ITEM not in handler.annotations
     wants = "it maps over a list" if is_silent else f"parameter '{name}' is {type_name(taken)}"
     text = f"{handler.name}: {wants}, but step {producer} returns {type_name(given)}"
-    text += f": {verdict.why}"
+    text += f": {why}"
     yield Problem("E217" if is_decoded else "W217", text, handler.place)

@@ -17,12 +17,11 @@ import types
 import typing
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
-
-from pgflowd.core.suggest import did_you_mean
 
 NOTHING = inspect.Parameter.empty
 JSON_LEAVES = (None, type(None), bool, int, float, str, Any, object, NOTHING)
@@ -38,16 +37,7 @@ MAPPINGS: tuple[Any, ...] = (dict, collections.abc.Mapping, collections.abc.Muta
 AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 WRAPPERS = {"ClassVar", "Final", "InitVar", "NotRequired", "ReadOnly", "Required"}
 
-_MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
 _MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])|<locals>\.")
-
-
-@dataclass(frozen=True)
-class Unresolved:
-    """In place of an annotation that cannot be resolved."""
-
-    text: str
-    remedy: str | None
 
 
 @dataclass
@@ -61,18 +51,18 @@ class Contents:
 
 
 def annotations_of(handler: Callable[..., Any]) -> dict[str, Any]:
-    """The resolved annotations of a handler; `return` is its output."""
+    """The annotations of a handler, without those that cannot be resolved; `return`: its output."""
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # a builtin without a signature
         return {}
     raw = {each.name: each.annotation for each in signature.parameters.values()}
     raw["return"] = signature.return_annotation
-    found = {
-        name: _resolved(annotation, handler)
-        for name, annotation in raw.items()
-        if annotation is not NOTHING and name != "ctx"
-    }
+    found = {}
+    for name, annotation in raw.items():
+        if annotation is not NOTHING and name != "ctx":
+            with suppress(Exception):  # whatever the text evaluates to
+                found[name] = _resolved(annotation, handler)
     if get_origin(output := found.get("return")) in AWAITABLES:  # of a handler that is not `async`
         found["return"] = get_args(output)[-1]
     return found
@@ -82,16 +72,8 @@ def _resolved(annotation: Any, handler: Callable[..., Any]) -> Any:
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation
     names = _names_at(handler)
-    try:
-        holder = SimpleNamespace(__annotations__={"it": annotation})
-        return typing.get_type_hints(holder, names, names, include_extras=True)["it"]
-    except Exception as error:  # whatever the text evaluates to
-        text = annotation if isinstance(annotation, str) else type_name(annotation)
-        missing = _MISSING_NAME.search(str(error))
-        remedy = did_you_mean(missing[1], names) if missing else str(error)
-        if missing and missing[1] in vars(typing):
-            remedy = f"import {missing[1]} from typing"
-        return Unresolved(text, remedy)
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    return typing.get_type_hints(holder, names, names, include_extras=True)["it"]
 
 
 def _names_at(handler: Callable[..., Any]) -> dict[str, Any]:

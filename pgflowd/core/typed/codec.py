@@ -1,5 +1,6 @@
 """
-Decodes JSON values as what an annotation names, and encodes them again.
+Decodes JSON values as what an annotation names, and encodes them again; `StepCodec` does so for
+what a handler takes and returns.
 
 An annotation with a pydantic type in it belongs to pydantic, any other one to msgspec, which is
 strict: "3" is no int, but 3 is a float. pydantic's models keep their own mode, the one for JSON. An
@@ -9,15 +10,19 @@ error names the place in the value, as in `run.items[2].price: expected float, g
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
-from pgflowd.core.redact import one_line
+from pgflowd.core.json import encode
+from pgflowd.core.redact import one_line, shown
 from pgflowd.core.text import with_article
 from pgflowd.core.typed.annotations import Contents, contents, type_name
-from pgflowd.core.typed.shown import shown
+from pgflowd.errors import OutputError, TypeMismatch
 
+OUTPUT = "return"
 _INSTALL = "install pgflowd[typed], or write Flow(…, decode=False)"
 _PLACE = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
 _KEYS = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
@@ -70,6 +75,71 @@ def _made(annotation: Any) -> Codec:
         mixed = f"{found.of_msgspec[0]} is of msgspec, and {found.of_pydantic[0]} of pydantic"
         raise Undecodable(mixed, "let one library have all of it")
     return PydanticCodec(annotation) if found.of_pydantic else MsgspecCodec(annotation, found)
+
+
+@dataclass(frozen=True)
+class StepCodec:
+    """The codecs of a handler, for what names a shape; a handler without any has no StepCodec."""
+
+    parameters: Mapping[str, Codec]
+    output: Codec | None
+
+    def decoded(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the handler has annotated them. Raises E417."""
+        for name, codec in self.parameters.items():
+            if name in arguments:
+                arguments[name] = decoded(codec, arguments[name], name)
+        return arguments
+
+    def encoded(self, value: Any) -> Any:
+        """The JSON value of what the handler has returned. Raises E418."""
+        if self.output is None:
+            return value
+        try:
+            return self.output.encode(value, "output")
+        except Misfit as error:
+            name = type_name(self.output.annotation)
+            remedy = "return what fits the annotation, or change it"
+            raise OutputError(f"{error} (output: {name})", code="E418", next=remedy) from None
+
+
+def decoded(codec: Codec, value: Any, what: str) -> Any:
+    """A value as its annotation has it. Raises E417."""
+    try:
+        return codec.decode(value, what)
+    except Misfit as error:
+        name = type_name(codec.annotation)
+        remedy = "send what fits the annotation, or change it"
+        raise TypeMismatch(f"{error} ({what}: {name})", next=remedy) from None
+
+
+def encode_output(codec: StepCodec | None, value: Any, *, max_bytes: int | None = None) -> str:
+    """The JSON text of what a handler has returned. Raises E403, E404, E418."""
+    if codec is not None:
+        value = codec.encoded(value)
+    return encode(value, max_bytes=max_bytes)
+
+
+def step_codec(annotations: Mapping[str, Any]) -> StepCodec | None:
+    """The codec of a handler with these annotations, all of which can be decoded."""
+    found = {name: codec_of(annotation) for name, annotation in _shapes(annotations)}
+    output = found.pop(OUTPUT, None)
+    return StepCodec(found, output) if found or output else None
+
+
+def faults_of(annotations: Mapping[str, Any]) -> Iterator[tuple[str, Undecodable]]:
+    """The annotations that cannot be decoded, with the name of their parameter, or "return"."""
+    for name, annotation in _shapes(annotations):
+        try:
+            codec_of(annotation)
+        except Undecodable as error:
+            yield name, error
+
+
+def _shapes(annotations: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, annotation in annotations.items():
+        if contents(annotation).has_shape:
+            yield name, annotation
 
 
 class MsgspecCodec:

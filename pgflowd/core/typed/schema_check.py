@@ -1,8 +1,9 @@
 """
-Finds where a value differs from a JSON Schema, as `runs start` does before it starts a run.
+Finds where a value differs from a JSON Schema, as `runs start` does before it starts a run; and
+makes an example of a schema, for a form to begin with.
 
 It knows what msgspec and pydantic write into schemas, and passes over the rest: it refuses nothing
-of which it is not sure.
+of which it is not sure. It needs no library, so a machine that only starts runs has none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.typed.shown import shown
+from pgflowd.core.redact import shown
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
@@ -36,6 +37,17 @@ _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
 }
 _LENGTHS = (("minLength", str), ("maxLength", str), ("minItems", list), ("maxItems", list))
+
+_MAX_DEPTH = 8  # a schema may name itself
+_PLAIN: Mapping[str, Any] = {
+    "string": "", "integer": 0, "number": 0, "boolean": False, "null": None, "array": [],
+    "object": {},
+}  # fmt: skip
+_EXAMPLES = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T00:00:00Z",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
 
 
 def fault_of(schema: Any, value: Any, what: str) -> str | None:
@@ -159,3 +171,47 @@ def _is_same(value: Any, option: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return next(name for name, is_of in _KINDS.items() if is_of(value) and name != "integer")
+
+
+def example_of(schema: Any) -> Any:
+    """Return a value that the schema describes."""
+    return _example(schema, schema, 0)
+
+
+def _example(schema: Any, whole: Any, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return None
+    if "$ref" in schema:
+        return _example(target_of(schema["$ref"], whole), whole, depth + 1)
+    for key in ("default", "const"):
+        if key in schema:
+            return schema[key]
+    for key in ("examples", "enum"):
+        if schema.get(key):
+            return schema[key][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return _example(schema[key][0], whole, depth + 1)
+    kind = schema.get("type")
+    kind = kind[0] if isinstance(kind, list) and kind else kind
+    if kind == "object":
+        fields = schema.get("properties", {})
+        return {
+            name: _example(fields.get(name), whole, depth + 1)
+            for name in schema.get("required", ())
+        }
+    if kind == "array":
+        least = schema.get("minItems", 0)
+        return [_example(schema.get("items"), whole, depth + 1)] * least
+    return _plain(kind, schema)
+
+
+def _plain(kind: Any, schema: Mapping[str, Any]) -> Any:
+    if kind == "string":
+        text = _EXAMPLES.get(schema.get("format", ""), "")
+        return text.ljust(schema.get("minLength", 0), "x")
+    if kind in ("integer", "number"):
+        if "minimum" in schema:
+            return schema["minimum"]
+        return schema["exclusiveMinimum"] + 1 if "exclusiveMinimum" in schema else 0
+    return _PLAIN.get(kind)

@@ -13,8 +13,7 @@ from typing import Any
 
 from pgflowd.core.json import as_stored, encode
 from pgflowd.core.typed.annotations import is_pydantic, is_struct, type_name
-from pgflowd.core.typed.codec import Misfit, Undecodable, codec_of
-from pgflowd.core.typed.step_codec import decoded
+from pgflowd.core.typed.codec import Misfit, Undecodable, codec_of, decoded
 from pgflowd.errors import FlowError, OutputError, Problem, TypeMismatch
 
 

@@ -26,7 +26,7 @@ from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.traces import ORDINARY_TASK
-from pgflowd.core.typed.step_codec import encode_output
+from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
 from pgflowd.host.logs import set_levels

@@ -23,7 +23,7 @@ from typing import Any
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.typed.step_codec import encode_output
+from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext

@@ -13,7 +13,7 @@ from uuid import UUID
 from pgflowd.core.documents import versioned
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import HIDDEN
-from pgflowd.core.typed.schema_example import example_of
+from pgflowd.core.typed.schema_check import example_of
 from pgflowd.db.flows import flow_names, input_schema
 from pgflowd.db.query import execute
 from pgflowd.db.runs import started_runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 
 from pgflowd.flow import Flow, job
 
@@ -197,13 +196,6 @@ def reminder(run): ...
 first_reminder = job("first_reminder")(reminder)
 last_reminder = job("last_reminder")(reminder)
 
-prices = Flow("prices", decode=False)
-
-
-@prices.step
-def total(run: list[Decimal]) -> Decimal: ...
-
-
 typed = Flow("typed", decode="no")
 
 
@@ -247,5 +239,5 @@ def table(quote) -> dict: ...
 def row(item): ...
 
 
-FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow, prices]
+FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow]
 FLOWS += [last_reminder.flow, typed]

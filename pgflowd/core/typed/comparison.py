@@ -1,0 +1,368 @@
+"""
+Whether what one step returns can be what another one takes, by the JSON of both types.
+
+A class is read as its library encodes or decodes it: with aliases, tags and fields that may be
+missing. What can change that in ways that are not read here, such as a serializer, may be anything,
+and is no misfit. No library is imported that the annotations do not have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import pathlib
+import types
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+from pgflowd.core.typed.annotations import (
+    ARRAYS,
+    MAPPINGS,
+    SETS,
+    contents,
+    has_fields,
+    hints_of,
+    is_named_tuple,
+    is_pydantic,
+    is_struct,
+    is_typed_dict,
+    is_wrapper,
+    plain_alias,
+    type_name,
+)
+
+_SCALARS = {
+    type(None): "null", None: "null", bool: "bool", int: "int", float: "float", str: "str",
+    datetime.datetime: "datetime", datetime.date: "date", datetime.time: "time",
+    datetime.timedelta: "timedelta", uuid.UUID: "uuid", decimal.Decimal: "decimal",
+    bytes: "bytes", bytearray: "bytes",
+}  # fmt: skip
+_TEXTS = {"str", "datetime", "date", "time", "timedelta", "uuid", "decimal", "bytes", "path"}
+_NUMBERS_FIT = {("float", "int"), ("decimal", "int"), ("decimal", "float")}
+# settings of a model that change neither what it accepts nor how it is encoded
+_HARMLESS = {
+    "alias_generator", "arbitrary_types_allowed", "extra", "from_attributes", "frozen",
+    "populate_by_name", "strict", "title", "use_attribute_docstrings", "validate_assignment",
+    "validate_by_alias", "validate_by_name", "validate_default",
+}  # fmt: skip
+_VALIDATORS = ("validators", "field_validators", "root_validators", "model_validators")
+
+
+class Typed(NamedTuple):
+    """An annotation, or a part of one, and which library has the whole of it."""
+
+    annotation: Any
+    by_pydantic: bool
+
+    def part(self, annotation: Any) -> Typed:
+        return Typed(annotation, self.by_pydantic)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    kind: str
+
+
+@dataclass(frozen=True)
+class Values:
+    """One of these values of JSON."""
+
+    values: tuple[Any, ...]
+    is_open: bool = False  # others may become one of them
+
+    @property
+    def kinds(self) -> set[str]:
+        return {_SCALARS.get(type(value), "other") for value in self.values}
+
+
+@dataclass(frozen=True)
+class Array:
+    element: Typed
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """An array whose elements have types of their own."""
+
+    elements: tuple[Typed, ...]
+    required: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """An object with any keys."""
+
+    value: Typed
+
+
+@dataclass(frozen=True)
+class Member:
+    """A field of a record."""
+
+    type: Typed
+    names: tuple[str, ...]  # in JSON, of which one is enough
+    is_required: bool  # of what is decoded
+    may_be_missing: bool = False  # from what is encoded
+
+
+@dataclass(frozen=True)
+class Record:
+    """An object with fields."""
+
+    members: Sequence[Member]
+    has_more: bool = False  # than its fields, perhaps
+    is_closed: bool = False  # further fields are refused
+    tag: str | None = None  # the field that names the class
+
+
+@dataclass(frozen=True)
+class OneOf:
+    types: Sequence[Typed]
+
+
+Structure = Scalar | Values | Array | Tuple | Table | Record | OneOf | None  # None: not known
+Above = list[tuple[Typed, Typed]]  # the pairs that are being compared, of recursive types
+
+
+def misfit(consumer: Any, producer: Any) -> str | None:
+    """Return why values of the producer's annotation cannot be the consumer's; None: they may."""
+    taken = Typed(consumer, bool(contents(consumer).of_pydantic))
+    given = Typed(producer, bool(contents(producer).of_pydantic))
+    return _misfit(taken, given, [])
+
+
+def _misfit(taken: Typed, given: Typed, above: Above) -> str | None:
+    if (taken, given) in above:  # it is decided further up
+        return None
+    above = [*above, (taken, given)]
+    consumer = _structure(taken, of_output=False)
+    producer = _structure(given, of_output=True)
+    if consumer is None or producer is None:
+        return None
+    if isinstance(producer, OneOf):
+        return _first(_misfit(taken, each, above) for each in producer.types)
+    if isinstance(consumer, OneOf):
+        whys = [_misfit(each, given, above) for each in consumer.types]
+        return None if None in whys else next((w for w in whys if w and "field" in w), whys[0])
+    other = f"{type_name(given.annotation)} is not {type_name(taken.annotation)}"
+    match consumer, producer:
+        case Scalar() | Values(), Scalar() | Values():
+            return other if _is_other(consumer, producer, taken.by_pydantic) else None
+        case Record(), Record():
+            return _misfit_of_records(consumer, producer, above)
+        case Table(), Table():
+            return _misfit(consumer.value, producer.value, above)
+        case Table(), Record():
+            members = producer.members
+            return _first(_misfit(consumer.value, each.type, above) for each in members)
+        case Array(), Array() | Tuple():
+            elements = producer.elements if isinstance(producer, Tuple) else (producer.element,)
+            why = _first(_misfit(consumer.element, each, above) for each in elements)
+            return why and f"an element: {why}"
+        case Tuple(), Tuple():
+            if not consumer.required <= len(producer.elements) <= len(consumer.elements):
+                return other
+            both = zip(consumer.elements, producer.elements, strict=False)
+            return _first(_misfit(one, another, above) for one, another in both)
+        case (Record(), Table()) | (Tuple(), Array()):
+            return None
+    return other
+
+
+def _first(whys: Iterable[str | None]) -> str | None:
+    return next((why for why in whys if why), None)
+
+
+def _misfit_of_records(consumer: Record, producer: Record, above: Above) -> str | None:
+    offered = {name: each for each in producer.members for name in each.names}
+    for taken in consumer.members:
+        name = next((each for each in taken.names if each in offered), None)
+        if name is None:
+            if taken.is_required and not (producer.has_more or producer.tag in taken.names):
+                return f"field '{taken.names[0]}' is missing"
+        elif offered[name].may_be_missing and taken.is_required:
+            return f"field '{name}' may be missing"
+        elif why := _misfit(taken.type, offered[name].type, above):
+            return f"field '{name}': {why}"
+    known = {consumer.tag, *(name for each in consumer.members for name in each.names)}
+    more = [name for name in offered if name not in known] if consumer.is_closed else []
+    if more and not offered[more[0]].may_be_missing:
+        return f"field '{more[0]}' is refused"
+    return None
+
+
+def _is_other(consumer: Scalar | Values, producer: Scalar | Values, may_convert: bool) -> bool:
+    """Whether a scalar cannot be decoded as another; pydantic may convert: an int from "3"."""
+    if isinstance(consumer, Scalar):
+        kinds = producer.kinds if isinstance(producer, Values) else {producer.kind}
+        return any(_is_other_kind(consumer.kind, kind, may_convert) for kind in kinds)
+    if isinstance(producer, Values):
+        known = {(type(value), value) for value in consumer.values}
+        is_known = all((type(value), value) in known for value in producer.values)
+    else:
+        is_text = producer.kind in _TEXTS and "str" in consumer.kinds
+        is_known = is_text or producer.kind in consumer.kinds
+    return not (is_known or consumer.is_open or may_convert)
+
+
+def _is_other_kind(taken: str, given: str, may_convert: bool) -> bool:
+    if taken == given or (taken, given) in _NUMBERS_FIT:
+        return False
+    if "null" in (taken, given):
+        return True
+    is_text = taken in _TEXTS and given in _TEXTS
+    may_be_read = {taken, given} & {"str", "path", "bytes"}
+    return not (may_convert or (is_text and may_be_read))
+
+
+def _structure(typed: Typed, *, of_output: bool) -> Structure:
+    """The JSON of a type, one level deep; of what it encodes, or of what it decodes."""
+    annotation = plain_alias(typed.annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is Any or annotation is object:
+        return None
+    if origin is Annotated and of_output:
+        modules = {(type(each).__module__ or "").partition(".")[0] for each in arguments[1:]}
+        if "pydantic" in modules:  # may be a serializer
+            return None
+    if origin is Annotated or is_wrapper(annotation):
+        return _structure(typed.part(arguments[0]), of_output=of_output)
+    if origin in (Union, types.UnionType):
+        return OneOf([typed.part(each) for each in arguments])
+    if origin is Literal:
+        return Values(tuple(each.value if isinstance(each, Enum) else each for each in arguments))
+    if kind := _SCALARS.get(annotation) if isinstance(annotation, type | None) else None:
+        return Scalar(kind)
+    container = origin or annotation
+    if container is tuple and (len(arguments) != 2 or arguments[1] is not ...) and arguments:
+        return Tuple(tuple(typed.part(each) for each in arguments), len(arguments))
+    if container in (*ARRAYS, *SETS, tuple):
+        return Array(typed.part(arguments[0] if arguments else Any))
+    if container in MAPPINGS:
+        return Table(typed.part(arguments[1] if arguments else Any))
+    if isinstance(container, type):
+        return _of_class(typed, container, of_output=of_output)
+    return None
+
+
+def _of_class(typed: Typed, cls: Any, *, of_output: bool) -> Structure:
+    if issubclass(cls, Enum):
+        values = tuple(member.value for member in cls)
+        is_open = cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]
+        is_plain = all(isinstance(value, str | int) for value in values)
+        return Values(values, is_open) if is_plain else None
+    if issubclass(cls, pathlib.PurePath):
+        return Scalar("path")
+    if is_named_tuple(cls):
+        hints, defaults = hints_of(cls), getattr(cls, "_field_defaults", {})
+        elements = tuple(typed.part(hints.get(name, Any)) for name in cls._fields)
+        return Tuple(elements, len(elements) - len(defaults))
+    if hasattr(cls, "model_fields"):
+        return _model(typed, cls, of_output=of_output)
+    if is_struct(cls):
+        return _struct(typed, cls)
+    if has_fields(cls) and (not is_pydantic(cls) or dataclasses.is_dataclass(cls)):
+        return _record(typed, cls)
+    return None
+
+
+def _record(typed: Typed, cls: type) -> Structure:
+    """A dataclass, TypedDict or class of attrs."""
+    hints = _hints(typed, cls)
+    members = []
+    for name, is_required, is_odd in _fields(cls):
+        is_private = name.startswith("_")  # msgspec decodes it, and does not encode it
+        if is_odd or name not in hints or (is_private and typed.by_pydantic):
+            return None
+        may_be_missing = is_private or (is_typed_dict(cls) and not is_required)
+        members.append(Member(typed.part(hints[name]), (name,), is_required, may_be_missing))
+    return None if is_pydantic(cls) and _has_hooks(cls) else Record(members)
+
+
+def _fields(cls: Any) -> Iterator[tuple[str, bool, bool]]:
+    """The fields of a class, whether each is required, and whether it is treated in its own way."""
+    if is_typed_dict(cls):
+        for name in cls.__annotations__ | hints_of(cls):
+            yield name, name in cls.__required_keys__, False
+    elif dataclasses.is_dataclass(cls):
+        for each in dataclasses.fields(cls):
+            missing = dataclasses.MISSING
+            is_required = each.default is missing and each.default_factory is missing
+            yield each.name, is_required, not each.init
+        if len(dataclasses.fields(cls)) < len(hints_of(cast(type, cls))):  # InitVar
+            yield "", False, True
+    else:
+        for each in cls.__attrs_attrs__:
+            is_odd = bool(each.validator or each.converter) or not each.init
+            yield each.name, "NOTHING" in repr(each.default), is_odd
+
+
+def _struct(typed: Typed, cls: Any) -> Structure:
+    import msgspec
+
+    config = cls.__struct_config__
+    if config.array_like:
+        return None
+    hints = _hints(typed, cls)
+    members = []
+    for each in msgspec.structs.fields(cls):
+        is_dropped = config.omit_defaults and not each.required
+        type_ = typed.part(hints.get(each.name, each.type))
+        members.append(Member(type_, (each.encode_name,), each.required, is_dropped))
+    tag = config.tag_field if config.tag is not None else None
+    return Record(members, is_closed=config.forbid_unknown_fields, tag=tag)
+
+
+def _model(typed: Typed, cls: Any, *, of_output: bool) -> Structure:
+    config, own = getattr(cls, "model_config", {}), cls.__pydantic_decorators__
+    is_odd = bool(set(config) - _HARMLESS) or getattr(cls, "__pydantic_root_model__", False)
+    has_serializers = own.field_serializers or own.model_serializers
+    if is_odd or (has_serializers if of_output else _has_hooks(cls)):
+        return None
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    members = []
+    for name, each in cls.model_fields.items():
+        alias = (each.serialization_alias if of_output else each.validation_alias) or each.alias
+        if not isinstance(alias, str | None):
+            return None
+        if of_output and (each.exclude or getattr(each, "exclude_if", None)):
+            continue
+        names = (alias or name, name) if by_name and not of_output else (alias or name,)
+        annotation = each.annotation
+        if each.metadata:
+            annotation = Annotated[(annotation, *each.metadata)]
+        members.append(Member(typed.part(annotation), names, each.is_required()))
+    extra = config.get("extra")
+    has_more = extra == "allow" or bool(own.computed_fields)
+    return Record(members, has_more, is_closed=extra == "forbid")
+
+
+def _has_hooks(cls: Any) -> bool:
+    """Whether a class of pydantic has functions of its own that validate or encode it."""
+    found = getattr(cls, "__pydantic_decorators__", None)
+    own = any("__get_pydantic_core_schema__" in vars(base) for base in cls.__mro__[:-2])
+    is_model = hasattr(cls, "model_fields")
+    return any(getattr(found, kind, None) for kind in _VALIDATORS) or (own and not is_model)
+
+
+def _hints(typed: Typed, cls: Any) -> dict[str, Any]:
+    """The annotations of the fields, with what stands for the parameters of a generic class."""
+    hints, arguments = hints_of(cls), get_args(typed.annotation)
+    parameters = getattr(cls, "__parameters__", ())
+    if not arguments or len(arguments) != len(parameters):
+        return hints
+    given = dict(zip(parameters, arguments, strict=True))
+    return {name: _filled(hint, given) for name, hint in hints.items()}
+
+
+def _filled(hint: Any, given: dict[Any, Any]) -> Any:
+    if isinstance(hint, TypeVar):
+        return given.get(hint, hint)
+    inside = getattr(hint, "__parameters__", ())
+    if not inside or isinstance(hint, type):
+        return hint
+    return hint[tuple(given.get(each, each) for each in inside)]
