@@ -101,6 +101,8 @@ def test_objects_are_compared_by_their_fields(kind: str, other: str) -> None:
         (int, Optional[int], True),
         (Union[int, str], Union[str, int], False),
         (Union[int, str], Union[str, list[int]], True),
+        (Union[float, str], Literal["red", 3], False),
+        (Union[float, None], Literal["red", 3], True),
         (list[float], list[int], False),
         (set[int], list[int], False),
         (tuple[int, ...], set[int], False),

@@ -143,6 +143,8 @@ def _misfit(taken: Typed, given: Typed, above: Above) -> str | None:
     producer = _structure(given, of_output=True)
     if consumer is None or producer is None:
         return None
+    if isinstance(consumer, OneOf) and isinstance(producer, Values) and len(producer.values) > 1:
+        producer = OneOf([given.part(Literal[value]) for value in producer.values])
     if isinstance(producer, OneOf):
         return _first(_misfit(taken, each, above) for each in producer.types)
     if isinstance(consumer, OneOf):
