@@ -27,7 +27,7 @@ from pgflowd import Flow
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import SQL_NULL, decode, encode
-from pgflowd.core.typed.step_codec import encode_output
+from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.execution import TaskGiven, arguments_of
 from pgflowd.testing import fake_context
