@@ -8,6 +8,19 @@ a retry, and `RetryAfter` sets the time of the next attempt, which it may leave 
 holds inside an exception group, such as a `TaskGroup` raises; the group's text names the exceptions
 in it, and the attempt is unspent if all of them say so. Texts lose secrets and characters that
 PostgreSQL cannot store, and are cut.
+
+Reads in the text of a traceback where the user's own code was, for screens.
+
+Such a text is a traceback of Python, whose last call stands last, or a stack that `faulthandler`
+wrote as a runner was killed, whose last call stands first. Of exceptions that follow from one
+another the last one counts. Calls of libraries, of Python and of pgflowd are left out.
+
+Defines how a failed use of the database is handled; `db.errors.failure_of` decides which applies.
+
+What an approval is: the output of its step, or the failure that a rejection is. Pure.
+
+An approval is a signal with the name of its step. Its payload is {"approved", "by", "note"}. The
+SQL sees an ordinary signal and an ordinary step.
 """
 
 from __future__ import annotations
@@ -17,6 +30,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from pgflowd.core.redact import redact
 from pgflowd.core.settings.values import parse_duration
@@ -144,3 +159,118 @@ def clean(text: str, longest: int) -> str:
     # cut twice: a secret that the first cut splits at the end is dropped by the second
     text = redact(_UNSTORABLE.sub("\ufffd", text[: 2 * longest]))
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+MOST_CALLS = 3  # that a screen shows of a failure while a run is followed
+
+_CALL = re.compile(
+    r'^(?P<indent>[ |]*?)  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?),? in (?P<name>.+)$'
+    r"(?:\n(?P=indent)    (?!\[Previous line)(?P<code>\S.*))?",
+    re.M,
+)
+_NEXT_EXCEPTION = re.compile(
+    r"^[ |]*(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):$",
+    re.M,
+)
+_STACK = "(most recent call first)"
+_AWAITED = "\nCurrent task "  # what the task of an async handler awaits
+_NOT_THEIRS = re.compile(
+    r"/lib/python\d|/(?:site|dist)-packages/|/pgflowd/(processes|host|core)/|^<"
+)
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/(?!pgflowd/(processes|host|core)/)")
+_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner/\w+\.py"', re.M)  # it calls handlers
+
+
+class UserCall(NamedTuple):
+    """A call in the user's own code, and its line of code where the text has it."""
+
+    file: str
+    line: str
+    name: str
+    code: str | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line} in {self.name}"
+
+
+def user_calls(text: str | None) -> list[UserCall]:
+    """
+    The calls in the user's own code, the last one at the end. Of a flow that is installed like a
+    library it is the handler alone.
+    """
+    text = text or ""
+    if _STACK in text:
+        thread, _, task = text.partition(_AWAITED)
+        found = _calls(f"{_above_the_runner(_current(thread))}\n{task}")[::-1]
+    else:
+        found = _calls(_NEXT_EXCEPTION.split(text)[-1])
+    own = [call for call in found if not _NOT_THEIRS.search(call.file)]
+    return own or [call for call in found if _INSTALLED.search(call.file)][:1]
+
+
+def place_of(text: str | None) -> str:
+    """Where in the user's own code it was: `flows/analyze.py:31 in summary`, or ""."""
+    calls = user_calls(text)
+    return calls[-1].place if calls else ""
+
+
+def last_calls(text: str | None, error: str) -> list[UserCall]:
+    """The last calls, as far as they say more than the text of the error."""
+    calls = user_calls(text)[-MOST_CALLS:]
+    return [] if len(calls) == 1 and not calls[0].code and calls[0].place in error else calls
+
+
+def without_the_runner(stack: str) -> str:
+    """A stack without the calls that led to the handler, up to the start of the daemon."""
+    thread, awaited, task = stack.partition(_AWAITED)
+    return f"{_above_the_runner(thread)}{awaited}{task}"
+
+
+def _above_the_runner(stack: str) -> str:
+    ours = _RUNNER.search(stack)
+    return stack if ours is None else stack[: ours.start()]
+
+
+def _calls(text: str) -> list[UserCall]:
+    """All calls, each once: what a coroutine awaits also stands on the stack while it runs."""
+    found = (
+        UserCall(*match.group("file", "line", "name", "code")) for match in _CALL.finditer(text)
+    )
+    return list(dict.fromkeys(found))
+
+
+def _current(stack: str) -> str:
+    """The part of a stack about the thread that got the signal."""
+    return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
+
+
+# the SQLSTATEs after which the same statement may succeed later, or their beginnings
+RETRY_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
+
+
+class DatabaseFailure(StrEnum):
+    """The value is the label `kind` of the metric database_errors."""
+
+    RETRY = "again"  # try again soon
+    ALERT = "loud"  # try again soon, and log an error, because a person has to act
+    BROKEN = "fault"  # the installation is wrong: try again, but rarely
+    GONE = "gone"  # the worker's row or its flow is gone
+    SCHEMA = "core"  # schema pgflow has changed
+
+
+APPROVAL = "approval"  # why its task waits
+
+
+def is_answer(payload: Any) -> bool:
+    """Whether a signal approves or rejects; somebody may have sent another one by this name."""
+    return isinstance(payload, dict) and isinstance(payload.get("approved"), bool)
+
+
+def output_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """The output of the step; `Fail` for a rejection."""
+    by, note = answer.get("by"), answer.get("note") or ""
+    if not answer["approved"]:
+        raise Fail(": ".join(filter(None, [f"rejected by {by or 'somebody'}", str(note)])))
+    return {"approved": True, "by": by, "note": note}

@@ -6,14 +6,25 @@ and hears of a new one by a notification on channel `pgflowd`. It remembers each
 `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a JSON object on the output
 channel of the run, `event_type` `task:output`, like the events of runs and steps. Runs and lines
 are bounded: lines that find no room are dropped and counted. Pure: the time is an argument.
+
+What is kept of the output of an attempt: its last lines, within a number of bytes.
+
+A worker has one `KeptOutput` for each running task that has printed or logged something. As text
+each line is seconds since the attempt began, a source, and what was printed: `12.3 stdout page 7`.
+The source is `stdout`, `stderr`, the level of a log record, or `cut` in the first line if earlier
+ones are missing. Secrets are hidden as in the log, line by line, and only where the text is wanted.
+
+How much of what tasks print and log is logged, and how fast.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.json import COMPACT, Encoder
@@ -122,3 +133,139 @@ def output_line(payload: str) -> dict[str, Any] | None:
         return None
     is_output = isinstance(line, dict) and line.get("event_type") == OUTPUT
     return line if is_output and isinstance(line.get("text"), str) else None
+
+
+CUT = "cut"
+CUT_TEXT = "earlier lines are not kept"
+STREAMS = ("stdout", "stderr")
+MAX_LINE_CHARS = 8000  # as in the log
+LINE_EXTRA = 14  # about what stands before the text of a line
+MAX_TAIL_BYTES = 64 * 1024  # of what a task prints beyond what is logged
+_LINE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) (\w{1,40}) ?(.*)", re.S)
+
+Hide = Callable[[str], str]
+
+
+class KeptOutput:
+    """The last lines of an attempt."""
+
+    def __init__(self, size: int, hide: Hide) -> None:
+        self._size, self._hide = size, hide
+        self._lines: deque[tuple[float, str, str]] = deque()
+        self._room = size
+        self._is_cut = False
+
+    def add(self, since_s: float, source: str, text: str) -> None:
+        """Add a line, or a record of several, and forget the first ones if there is no room."""
+        if len(text) > min(MAX_LINE_CHARS, self._size):
+            # to the next word, or half of a secret would not be known for one
+            text = text[-min(MAX_LINE_CHARS, self._size) :].partition(" ")[2]
+            self._is_cut = True
+        self._lines.append((since_s, source, text))
+        self._room -= len(text) + LINE_EXTRA
+        while self._room < 0 and len(self._lines) > 1:
+            self._room += len(self._lines.popleft()[2]) + LINE_EXTRA
+            self._is_cut = True
+
+    def add_tail(self, since_s: float, source: str, tail: bytes) -> None:
+        """Add the last bytes of a stream, which came after all its lines so far."""
+        _, *lines = tail.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
+        self._is_cut = True
+        for line in lines:
+            self.add(since_s, source, line)
+
+    @property
+    def size(self) -> int:
+        return self._size - self._room
+
+    def text(self) -> tuple[str, int]:
+        """The lines as they are stored, and how many there are."""
+        found: list[str] = []
+        for since_s, source, text in sorted(self._lines, key=lambda line: line[0]):
+            shown = self._hide(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+            found += [f"{since_s:.3f} {source} {line}\n" for line in shown.split("\n")]
+        room, first = self._size, len(found)
+        while first and (size := len(found[first - 1].encode("utf-8", "replace"))) <= room:
+            room, first = room - size, first - 1
+        kept = found[first:]
+        if self._is_cut or first:
+            return f"0 {CUT} {CUT_TEXT}\n{''.join(kept)}", len(kept)
+        return "".join(kept), len(kept)
+
+
+class KeptLine(NamedTuple):
+    """A line that a handler printed or logged."""
+
+    since_s: float
+    stream: str  # stdout, stderr or log
+    level: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def read(printed: str) -> tuple[Sequence[KeptLine], bool]:
+    """The lines of a text, and whether earlier ones are missing; an odd one stays whole."""
+    lines, is_cut = [], False
+    for line in printed.removesuffix("\n").split("\n"):
+        found = _LINE.fullmatch(line)
+        since_s, source, text = found.groups() if found else ("0", "info", line)
+        if source == CUT:
+            is_cut = True
+        elif source in STREAMS:
+            lines.append(KeptLine(float(since_s), source, "info", text))
+        else:
+            lines.append(KeptLine(float(since_s), "log", source, text))
+    return lines, is_cut
+
+
+MAX_LOGGED_BYTES = 1024 * 1024  # of one task
+MAX_LINES = 10_000
+
+
+class LineBudget:
+    """How much of a task may still be logged; all its streams share it. `room` tells how many lines
+    the log takes now, of all tasks."""
+
+    def __init__(self, room: Callable[[], int] = lambda: sys.maxsize) -> None:
+        self._room = room
+        self.refill()
+
+    def refill(self) -> None:
+        self.room, self.lines = MAX_LOGGED_BYTES, MAX_LINES
+        self.unseen = 0  # bytes that were too much
+
+    @property
+    def is_spent(self) -> bool:
+        return self.room <= 0 or self.lines_now <= 0
+
+    def take(self, size: int, extra: int = 0) -> bool:
+        """Whether a record of this size, and so much more in the log, may still be logged."""
+        if self.is_spent:
+            self.unseen += size
+            return False
+        self.room -= size + extra
+        self.lines -= 1
+        return True
+
+    @property
+    def lines_now(self) -> int:
+        return min(self.lines, self._room())
+
+
+class LinePace:
+    """Lets so many lines pass at once, and so many a second. Pure: the time is an argument."""
+
+    def __init__(self, at_once: int, per_s: float) -> None:
+        self._most, self._per_s = at_once, per_s
+        self._room, self._at = float(at_once), 0.0
+
+    def may_pass(self, now: float) -> bool:
+        """Whether one more may pass, which then is counted."""
+        self._room = min(self._most, self._room + (now - self._at) * self._per_s)
+        self._at = now
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True

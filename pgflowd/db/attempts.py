@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import Attempt, AttemptOutput, FailedAttempt, TaskProgress
 from pgflowd.core.json import decode
-from pgflowd.core.kept_output import read
+from pgflowd.core.output_stream import read
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome
 from pgflowd.db.query import Query, Rows

@@ -17,15 +17,15 @@ import psycopg
 
 from pgflowd.core.documents.schedules import finding_of_schedules
 from pgflowd.core.finding import Finding, Section, error, ok, warning
-from pgflowd.core.obstacles import (
+from pgflowd.core.server_connections import (
     MANY_TRANSACTIONS,
-    MAX_NAMED,
+    MAX_HOLDERS,
     is_harmful,
     is_overfull,
     queue_problem,
     snapshot_problem,
 )
-from pgflowd.core.pruning import growth_problem, told_retention
+from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
@@ -278,7 +278,7 @@ def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if not is_overfull(share):
         yield ok(f"{share:.1%} of the server's notification queue is used")
         return
-    problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED)))
+    problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_HOLDERS)))
     yield error(problem.text, problem.next, problem.code)
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.database_failure import RETRY_STATES, DatabaseFailure
+from pgflowd.core.failure import RETRY_STATES, DatabaseFailure
 from pgflowd.core.redact import one_line, redact
 from pgflowd.db import missing_role
 from pgflowd.errors import (

@@ -25,8 +25,7 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import Run, RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import output_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.timeline import output_entry
-from pgflowd.core.undo_timeline import undo_output
+from pgflowd.core.timeline import output_entry, undo_output
 from pgflowd.db import runs
 from pgflowd.db.operations import Hears, Listen, Notices, Now, Operation, get
 from pgflowd.errors import AccessDenied, RunError, WaitTimeout

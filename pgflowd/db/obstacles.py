@@ -1,5 +1,5 @@
 """
-Reads what hinders the work of a whole database; `core.obstacles` says what to do about it.
+Reads what hinders the work of a whole database; `core.server_connections` says what to do about it.
 
 It asks the catalogs of the whole server. The sessions of others have no state and no age for who
 is not in `pg_read_all_stats`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgflowd.core.obstacles import Holder
+from pgflowd.core.server_connections import Holder
 from pgflowd.db.query import Query, Rows, only
 
 

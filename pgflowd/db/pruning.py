@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from pgflowd.core.pruning import Kept, Pruned, RunPlace
+from pgflowd.core.sweeper import Kept, Pruned, RunPlace
 from pgflowd.core.wishes import labels_json
 from pgflowd.db.query import Query, Rows
 

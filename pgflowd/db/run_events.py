@@ -15,8 +15,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TaskProgress, TimelineEntry
 from pgflowd.core.documents.waits import OpenTask
-from pgflowd.core.timeline import timeline_of
-from pgflowd.core.undo_timeline import undo_timeline
+from pgflowd.core.timeline import timeline_of, undo_timeline
 from pgflowd.db import attempts, runs
 from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.query import Query, Together

@@ -18,7 +18,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from pgflowd import __version__
-from pgflowd.core.span_bytes import EncodedSpans, encode_portion, field, head
+from pgflowd.core.traces import EncodedSpans, encode_portion, field, head
 
 TIMEOUT_S = 5  # of an export with all its repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT is set
 _TRY_AGAIN = (408, 429)  # of 4xx; a server that fails may do better later

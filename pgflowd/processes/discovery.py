@@ -4,6 +4,13 @@ Imports one entry of the config, reports its flows and all problems, and ends.
 The supervisor and commands, which never import user code, start one process for each entry, so
 a module cannot hide the others or spoil their imports (docs/background/supervision.md, rule 3). The
 result is one JSON text, sent in parts. A discovery never connects to the database.
+
+Asks the database whether the changed flows of a reload can be served, and ends.
+
+The supervisor starts it before it replaces any worker, so that code which cannot be served, or not
+serve a version with open runs, leaves the old one in service. It imports no user code. The answer
+is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by version;
+or why the database could not be asked.
 """
 
 from __future__ import annotations
@@ -13,22 +20,29 @@ import inspect
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from types import CodeType
 from typing import Any
 
+import psycopg
+
 from pgflowd.core.definition.schemas import step_schemas
 from pgflowd.core.definition.spec import CTX, StepSpec
-from pgflowd.core.definition.versions import facts_of
+from pgflowd.core.definition.versions import Code, facts_of
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.waiting import WAITING_CALLS
-from pgflowd.errors import FlowError, Problem
+from pgflowd.db import definitions
+from pgflowd.db.connection import connect, limits_of
+from pgflowd.db.errors import failure_of
+from pgflowd.errors import FlowError, PgflowdError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
+from pgflowd.host.config_refs import read
 from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 
@@ -124,3 +138,28 @@ def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> 
     text = f"importing {entry} left {' and '.join(left)} open"
     remedy = "start threads, connections and process pools inside handlers"
     return [Problem("W222", text, entry, remedy)]
+
+
+def check_definitions(channel: Channel, settings: Settings, codes: Sequence[Code]) -> int:
+    """Report what keeps each of these flows from being served."""
+    database, name = settings.database, f"{settings.pgflowd.name}: check"
+    url, is_pooled = read(database.url), bool(database.listen_url)
+    try:
+        with connect(url, name=name, limits=limits_of(database), pooled=is_pooled) as conn:
+            text = _dumps([_changes_of(conn, codes, settings.pgflowd.definitions), None])
+    except (psycopg.Error, PgflowdError) as error:
+        text = _dumps([None, failure_of(error)[1]])
+    for part in parts_of(text):
+        channel.send(Found(part))
+    channel.flush_all(10.0)
+    return EXIT_ASKED
+
+
+def _changes_of(conn: psycopg.Connection[Any], codes: Sequence[Code], mode: str) -> dict[str, Any]:
+    found = {}
+    for code in codes:
+        refused = definitions.refusal(conn, code, mode)
+        unserved = definitions.unserved_flows(conn, code)
+        problems = {slug: asdict(problem) for slug, problem in unserved.items()}
+        found[code.name] = [refused and asdict(refused), problems]
+    return found

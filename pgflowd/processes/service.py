@@ -28,7 +28,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgflowd.core.backoff import reconnect_delay_s
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import (
     ConnectionRefused,
     Drain,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from pgflowd.processes.runner.resources import Resources
+from pgflowd.processes.runner.handler import Resources
 
 
 def awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:

@@ -15,10 +15,10 @@ from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
 from pgflowd.core.documents.typed_outputs import TypedOutputs
+from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.traceback_text import place_of
 from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import RESERVED_PREFIXES
 from pgflowd.testing.child_runs import StartedChild

@@ -43,8 +43,8 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.typed.values import stored_value
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
-from pgflowd.processes.runner.raised import traceback_of
-from pgflowd.processes.runner.resources import Resources
+from pgflowd.processes.runner.execution import traceback_of
+from pgflowd.processes.runner.handler import Resources
 from pgflowd.testing.awaiting import apart, awaited
 from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import (

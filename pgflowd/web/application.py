@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pgflowd.core.payloads import Payloads
-from pgflowd.core.stream_position import is_position
+from pgflowd.core.timeline import is_position
 from pgflowd.db.lookup import find_run
 from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync

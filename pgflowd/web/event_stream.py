@@ -17,8 +17,8 @@ from typing import Protocol
 from starlette.types import Message, Receive, Scope, Send
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.stream_position import mark, sent_before, unsent
 from pgflowd.core.text import counted
+from pgflowd.core.timeline import mark, sent_before, unsent
 from pgflowd.web.answers import SECURITY_HEADERS
 from pgflowd.web.fragments import FRAGMENT, Change
 from pgflowd.web.output_lines import Line

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import output_line
-from pgflowd.core.timeline import output_entry
-from pgflowd.core.undo_timeline import undo_output
+from pgflowd.core.timeline import output_entry, undo_output
 
 MAX_LINES = 1000
 KEPT_S = 60.0

@@ -23,12 +23,11 @@ from jinja2.filters import do_forceescape
 from pgflowd.core import verbs
 from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.documents.markdown import PageBlock
+from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
-from pgflowd.core.timeline import reason
-from pgflowd.core.traceback_text import place_of
-from pgflowd.core.wait_text import ends_by, wait_text
+from pgflowd.core.timeline import ends_by, reason, wait_text
 from pgflowd.errors import TITLES
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered
 from pgflowd.web.assets import address_of

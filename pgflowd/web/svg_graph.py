@@ -17,8 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pgflowd.core.documents.runs import RunDetails, StepTasks
-from pgflowd.core.graph import Graph, Node, graph_of
-from pgflowd.core.graph_geometry import Box, EdgeLine, Layout, LayoutCell, layout_of
+from pgflowd.core.graph import Box, EdgeLine, Graph, Layout, LayoutCell, Node, graph_of, layout_of
 from pgflowd.core.run_graph import graph_of_run, step_words
 from pgflowd.core.statuses import Marks, RunStatus, StepStatus
 from pgflowd.core.text import cut

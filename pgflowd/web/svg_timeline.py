@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pgflowd.core.documents.runs import RunDetails
-from pgflowd.core.run_bars import BarMark, BarPart, StepBar, bars_of, length_s, ticks_of
+from pgflowd.core.run_graph import BarMark, BarPart, StepBar, bars_of, length_s, ticks_of
 from pgflowd.core.statuses import StepStatus
 from pgflowd.core.text import duration
 from pgflowd.web.svg_element import Picture, element

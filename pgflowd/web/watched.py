@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from pgflowd.core.announcements import announcement
 from pgflowd.core.documents.runs import RunWithStates, TimelineEntry
 from pgflowd.core.payloads import Payloads
+from pgflowd.core.timeline import announcement
 from pgflowd.db import runs
 from pgflowd.db.daemons import look_at_daemons
 from pgflowd.db.performing import run_sync

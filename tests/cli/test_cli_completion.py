@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pgflowd.core.approval import APPROVAL
+from pgflowd.core.failure import APPROVAL
 
 
 @pytest.fixture

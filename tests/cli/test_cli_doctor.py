@@ -509,8 +509,8 @@ def test_transactions_of_other_databases_are_counted(examined, shop, empty_datab
 
 @covers("database 17", "E321")
 def test_what_keeps_dead_rows_is_named(examined, shop, monkeypatch):
-    monkeypatch.setattr("pgflowd.core.obstacles.OLD_S", 0.0)
-    monkeypatch.setattr("pgflowd.core.obstacles.MANY_TRANSACTIONS", 20)
+    monkeypatch.setattr("pgflowd.core.server_connections.OLD_S", 0.0)
+    monkeypatch.setattr("pgflowd.core.server_connections.MANY_TRANSACTIONS", 20)
     monkeypatch.setattr(doctor, "MANY_TRANSACTIONS", 20)
     other = shop.database.connect(application_name="report builder", autocommit=False)
     other.execute("set transaction isolation level repeatable read")
@@ -543,7 +543,7 @@ def test_it_says_how_much_is_kept_and_for_how_long(examined, shop):
 @covers("W326")
 def test_a_large_database_without_a_retention_is_a_warning(examined, shop, monkeypatch):
     shop.run_through()
-    monkeypatch.setattr("pgflowd.core.pruning.MANY_BYTES", 1)
+    monkeypatch.setattr("pgflowd.core.sweeper.MANY_BYTES", 1)
 
     [grows] = examined()["history"]
     shop.do("select pgflowd.set_setting('retention_completed', '\"30d\"', 'me')")

@@ -13,7 +13,7 @@ from support.background import Background
 from support.covers import covers
 from support.shop import Shop, on_a_terminal
 
-from pgflowd.core.approval import APPROVAL
+from pgflowd.core.failure import APPROVAL
 from pgflowd.db import schema
 from pgflowd.testing.until import until
 

@@ -12,7 +12,7 @@ import pytest
 from pgflowd.cli import params
 from pgflowd.cli.commands.run_list import PageKeyParam
 from pgflowd.cli.main import cli, run
-from pgflowd.core.approval import APPROVAL
+from pgflowd.core.failure import APPROVAL
 
 FREE = (  # types of what a user makes up: numbers, times, JSON
     params.DurationParam, params.MomentParam, params.MomentOrDurationParam, params.LabelParam,

@@ -10,7 +10,7 @@ from psycopg import errors
 from support.covers import covers
 from support.schema import Connection
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.db.connection import connect, translated
 from pgflowd.db.errors import OURS, ServerError, failure_of, is_full, translation_of
 from pgflowd.errors import (

@@ -39,7 +39,7 @@ from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.values import ValueMember, ValuePart
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.finding import FindingState, Section
-from pgflowd.core.kept_output import KeptLine
+from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.settings.show import Variable
 from pgflowd.core.statuses import DaemonState, DatabaseState, RunStatus, StepStatus

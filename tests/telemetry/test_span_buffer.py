@@ -14,7 +14,7 @@ from pgflowd.core.worker.actions import SendSpans
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.task import TaskReport
 from pgflowd.host.span_socket import MAX_DATAGRAM, SpanSender, listen
-from pgflowd.processes.worker.span_buffer import ENOUGH, WAIT_S, SpanBuffer
+from pgflowd.processes.worker.metrics import ENOUGH, WAIT_S, SpanBuffer
 
 
 def ended(token: int) -> SendSpans:

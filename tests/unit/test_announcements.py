@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from pgflowd.core.announcements import announcement
 from pgflowd.core.documents.runs import RunWithStates, StepState
 from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.timeline import announcement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

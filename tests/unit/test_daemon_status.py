@@ -22,7 +22,7 @@ from pgflowd.core.metrics.exposition import MAX_STEPS, TextFormat, exposition
 from pgflowd.core.supervision.decide import on_exit, on_stop, on_waiting
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.tree import Tree
-from pgflowd.core.sweeper_parts import SweeperPart
+from pgflowd.core.sweeper import SweeperPart
 
 ID = UUID(int=1)
 DONE = {part.value: {"at": 59.0} for part in SweeperPart}  # all of a sweeper's work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgflowd.core.due_looks import APART_S, AWAKE_S, BUSY_S, NEVER, ROW_S, WRITERS_S, DueLooks
+from pgflowd.core.sweeper import APART_S, AWAKE_S, BUSY_S, NEVER, ROW_S, WRITERS_S, DueLooks
 
 INTERVAL_S = 15.0
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Graph, Node, draw, mermaid
-from pgflowd.core.graph_geometry import LayoutCell, Net
+from pgflowd.core.graph import Graph, LayoutCell, Net, Node, draw, mermaid
 from pgflowd.core.statuses import StepStatus
 
 WAYS = {  # from a sign, where a line may go on

@@ -8,8 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Graph, Node
-from pgflowd.core.graph_geometry import Box, Layout, layout_of
+from pgflowd.core.graph import Box, Graph, Layout, Node, layout_of
 
 _MOST_TRACKS = 14  # more than there are in any channel here
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pgflowd.core.kept_output import CUT_TEXT, KeptLine, KeptOutput, read
+from pgflowd.core.output_stream import CUT_TEXT, KeptLine, KeptOutput, read
 from pgflowd.core.redact import redact
 
 LINES = some.lists(some.tuples(some.sampled_from(["stdout", "stderr", "error"]), some.text()))

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.core.daemon_rows import RowTimes
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, silence, stored
 from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.lookup import UnclearWord, find_daemon, find_worker
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, StatusPart, encode, parts_of
 from pgflowd.core.redact import redact
 from pgflowd.core.statuses import DaemonState
+from pgflowd.core.sweeper import RowTimes
 from pgflowd.errors import NotFound
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

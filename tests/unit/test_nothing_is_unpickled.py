@@ -10,7 +10,7 @@ from support.covers import covers
 
 import pgflowd
 
-BYTECODE = "checked_bytecode.py"  # reads and writes what Python's own imports do
+BYTECODE = "flow_loading.py"  # reads and writes what Python's own imports do
 SOURCES = sorted(Path(pgflowd.__file__).parent.rglob("*.py"))
 FORBIDDEN = re.compile(
     r"\b(import|from)\s+(pickle|dill|marshal|shelve)\b"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.covers import covers
 
-from pgflowd.core.obstacles import (
+from pgflowd.core.server_connections import (
     Holder,
     is_harmful,
     is_overfull,

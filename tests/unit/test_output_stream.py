@@ -7,11 +7,7 @@ import json
 import pytest
 
 from pgflowd.core import output_stream
-from pgflowd.core.output_stream import (
-    FollowedRuns,
-    output_line,
-    requested_run,
-)
+from pgflowd.core.output_stream import FollowedRuns, output_line, requested_run
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pgflowd.core.documents.sweeper_problems import due_late_s, problems_of_sweeper
-from pgflowd.core.portions import may_be_too_large, whole
-from pgflowd.core.sweeper_parts import Parts, PartState, SweeperPart
+from pgflowd.core.sweeper import Parts, PartState, SweeperPart, may_be_too_large, whole
 from pgflowd.core.worker.task import HEALTHY, MAX_REPORTS, FailedTurn, TurnError
 
 ERROR = {"code": "E331", "text": "too slow", "next": "wait"}

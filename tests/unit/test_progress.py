@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from support.engine import SECOND, Play
 
 from pgflowd import TooLarge
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.json import encode
 from pgflowd.core.progress import BURST, Pace, Progress, is_sound, progress_of
 from pgflowd.core.worker import actions, events

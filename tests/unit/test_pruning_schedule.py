@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from pgflowd.core.pruning import (
+from pgflowd.core.sweeper import (
     EVERY_S,
     MANY_BYTES,
     Kept,

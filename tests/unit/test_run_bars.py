@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.run_documents import NOW, at, details, failed, state, tasks
 
 from pgflowd.core.documents.runs import Attempt
-from pgflowd.core.run_bars import bars_of, length_s, ticks_of
+from pgflowd.core.run_graph import bars_of, length_s, ticks_of
 from pgflowd.core.statuses import Outcome
 
 

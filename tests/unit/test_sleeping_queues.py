@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.covers import covers
 
 from pgflowd.core.messages import Asleep
-from pgflowd.core.sleeping_queues import SleepingQueues
+from pgflowd.core.sweeper import SleepingQueues
 
 
 def queues(*names, every_s=30.0, now=0.0):

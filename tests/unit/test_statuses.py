@@ -28,7 +28,7 @@ MARKS = [each for each in vars(Marks).values() if isinstance(each, Mark)]
 SIGNS = {mark.sign for mark in MARKS} - {"?", "·"}  # these are also plain characters
 WORDS = {status.value for kind in (*KINDS, ChildState, DaemonState) for status in kind}
 DEFINING = {"core/statuses.py", "core/supervision/tree.py"}
-DRAWING = {"core/graph_picture.py", "core/graph.py"}  # the head of an arrow
+DRAWING = {"core/graph.py"}  # the head of an arrow
 FOREIGN = {  # words that are equal, but not of a status: of a message, a metric, a result, a server
     "processes/runner", "processes/zygote", "processes/worker/runner_socket.py",
     "processes/worker/startup.py", "cli/commands/flows.py", "core/metrics", "embedded/cluster.py",

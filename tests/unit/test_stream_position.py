@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgflowd.core.documents.runs import TimelineEntry
-from pgflowd.core.stream_position import NAMED, is_position, mark, sent_before, unsent
+from pgflowd.core.timeline import NAMED, is_position, mark, sent_before, unsent
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

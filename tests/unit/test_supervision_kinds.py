@@ -15,10 +15,10 @@ from pgflowd.core.supervision.kinds import (
     SINGLE_KINDS,
     TREE_KINDS,
 )
-from pgflowd.processes.supervisor.kinds import MAINS
+from pgflowd.processes.supervisor.children import MAINS
 
 PACKAGE = Path(pgflowd.__file__).parent
-REGISTRY = {"core/supervision/kinds.py", "processes/supervisor/kinds.py"}
+REGISTRY = {"core/supervision/kinds.py", "processes/supervisor/children.py"}
 # where the name is also a section of the config, a key of JSON, a word of a text, or a protocol
 NOT_KINDS = (
     "core/settings/", "core/documents/", "core/logrecord.py", "embedded/", "testing/",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.covers import covers
 
-from pgflowd.core.traceback_text import last_calls, place_of, user_calls, without_the_runner
+from pgflowd.core.failure import last_calls, place_of, user_calls, without_the_runner
 
 STACK = """Thread 0x00007f1 (most recent call first):
   File "/opt/app/other.py", line 1 in other

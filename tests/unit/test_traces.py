@@ -10,12 +10,12 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 from support.engine import task
 
-from pgflowd.core.span_bytes import encode_portion
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.traces import (
     SpanName,
     Trace,
     attempt_span,
+    encode_portion,
     is_in_ratio,
     read_traceparent,
     run_span,

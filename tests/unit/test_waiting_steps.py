@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgflowd import Fail, Flow
-from pgflowd.core.approval import APPROVAL
+from pgflowd.core.failure import APPROVAL
 from pgflowd.core.waiting import RAISE, Suspended, Wait, WaitKind
 from pgflowd.testing import run_flow
 

@@ -6,7 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, OPTIONS, SECOND, Play
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.connections import LOCKED_PAUSE_S
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest

@@ -6,7 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, OPTIONS, SECOND, Play, task
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.worker import actions, events

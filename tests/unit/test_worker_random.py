@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.covers import covers
 from support.engine import MAIN, SECOND, Engine
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Wait, WaitKind

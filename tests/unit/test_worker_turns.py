@@ -6,7 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, SECOND, Play
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events

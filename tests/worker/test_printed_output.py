@@ -9,10 +9,10 @@ import pytest
 from support.covers import covers
 from support.worker import one_step
 
-from pgflowd.core.kept_output import read
 from pgflowd.core.messages import Wake
-from pgflowd.processes.worker.runner_output import PAUSE_S
-from pgflowd.processes.worker.waiting_lines import AT_ONCE, PER_S
+from pgflowd.core.output_stream import read
+from pgflowd.processes.worker.output_stream import AT_ONCE, PER_S
+from pgflowd.processes.worker.runner_records import PAUSE_S
 from pgflowd.testing.until import until
 
 PRINTED = (

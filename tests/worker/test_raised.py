@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from support.covers import covers
 
-from pgflowd.core.failure import RetryAfter
+from pgflowd.core.failure import RetryAfter, place_of, user_calls
 from pgflowd.core.json import encode
-from pgflowd.core.traceback_text import place_of, user_calls
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
+from pgflowd.processes.runner.execution import traceback_of
 from pgflowd.processes.runner.handler import Caller, StopFlag
-from pgflowd.processes.runner.raised import traceback_of
 
 
 def helper() -> None:

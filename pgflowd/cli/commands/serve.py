@@ -45,9 +45,9 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     Example: pgflowd serve -c pgflowd.toml
     """
     from pgflowd.host.socket_place import SocketInUse, SocketPathError
-    from pgflowd.processes.supervisor import start
+    from pgflowd.processes.supervisor import loop
 
-    signals = start.take_signals()
+    signals = loop.take_signals()
 
     here = Path.cwd()  # a reload finds the config from there, too
 
@@ -56,7 +56,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
 
     settings = read()
     try:
-        code = start.serve(settings, read, signals, flows)
+        code = loop.serve(settings, read, signals, flows)
     except SocketInUse as taken:
         emit(f"pgflowd: another daemon has {taken}", sys.stderr)
         app.exit(ExitCode.TRY_LATER)

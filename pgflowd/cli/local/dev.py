@@ -49,10 +49,10 @@ from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.params import NumberParam
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
 from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.failure import last_calls
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import duration, short_id
-from pgflowd.core.traceback_text import last_calls
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
 from pgflowd.embedded import EmbeddedPostgres

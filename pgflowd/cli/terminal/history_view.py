@@ -27,12 +27,12 @@ from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.documents.runs import (
     TimelineEntry,
 )
+from pgflowd.core.failure import last_calls
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
 from pgflowd.core.text import ago, brief, duration, short_id, task_name
 from pgflowd.core.timeline import PROGRESS, RUN_UNDOING, WAITING
-from pgflowd.core.traceback_text import last_calls
 
 _STARTED = f"step:{StepStatus.STARTED}"
 _KINDS: dict[str, type[Status]] = {

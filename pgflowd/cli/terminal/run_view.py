@@ -20,14 +20,13 @@ from pgflowd.cli.terminal.screen import BAR, CUT, Screen, TableCell
 from pgflowd.cli.terminal.task_view import print_checkpoints, wait_lines
 from pgflowd.cli.terminal.texts import error_lines, print_labelled, print_wrapped, traceback_lines
 from pgflowd.core.documents.families import MAX_FAMILY, Branch, FamilyMember, branches_of
+from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_graph import graph_of_run, last_error
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, StepStatus
 from pgflowd.core.text import ago, between, brief, counted, cut, duration, short_id
-from pgflowd.core.timeline import reason
-from pgflowd.core.traceback_text import place_of
-from pgflowd.core.wait_text import ends_by, wait_text
+from pgflowd.core.timeline import ends_by, reason, wait_text
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.runs import (

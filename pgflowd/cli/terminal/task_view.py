@@ -12,7 +12,7 @@ from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import ago, brief, cut, duration, short_id, size, task_name
-from pgflowd.core.wait_text import UNSERVED
+from pgflowd.core.timeline import UNSERVED
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pgflowd.core.failure import UserCall
 from pgflowd.core.redact import one_line
-from pgflowd.core.traceback_text import UserCall
 
 if TYPE_CHECKING:
     from pgflowd.cli.app import App

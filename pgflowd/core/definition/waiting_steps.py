@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.approval import APPROVAL, is_answer, output_of
 from pgflowd.core.context import Context
+from pgflowd.core.failure import APPROVAL, is_answer, output_of
 from pgflowd.core.json import encode
 from pgflowd.core.waiting import RAISE, Suspended, Time, seconds_of
 from pgflowd.errors import Problem, RunError

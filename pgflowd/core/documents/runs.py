@@ -19,7 +19,7 @@ from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.typed_outputs import TypedOutputs
 from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
-from pgflowd.core.kept_output import KeptLine
+from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.sweeper_parts import SweeperPart
+from pgflowd.core.sweeper import SweeperPart
 from pgflowd.core.text import duration
 from pgflowd.errors import Problem
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.approval import APPROVAL
 from pgflowd.core.documents import plain
 from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.needs import in_words

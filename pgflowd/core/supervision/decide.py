@@ -5,7 +5,22 @@ Each `on_…` takes the tree, an event and the time, and returns the changed tre
 in order. docs/background/supervision.md has the rules. The order of starts and stops is in
 `transition`; `reload` decides reloads. Pure.
 
-Until when it waits for each child, and how workers sleep and wake, is decided here too.
+Until when the supervisor waits for each child, and when it has something to do next.
+
+A start may take `start_timeout`, silence `hang_timeout`, and a stop what
+docs/background/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a child
+waits for the database. The whole first start waits at most `startup_wait`; then all stop, and
+the exit is 69. Pure.
+
+Lets a worker without work sleep, and wakes it when there may be work.
+
+A worker that falls asleep says so, signs off and ends. A wake that comes meanwhile is noted, and
+the worker starts again as soon as it has ended. Whether a message came in between that nobody
+announced is for the sweeper to see, which looks at the queue after the worker has ended
+(docs/background/supervision.md, rules 54 and 55). Pure.
+
+What the children say about connections: how many the server has left, who wants a second one, and
+who stays awake although its place is needed (docs/background/supervision.md, rule 56). Pure.
 """
 
 from __future__ import annotations

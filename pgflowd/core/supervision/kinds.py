@@ -2,7 +2,7 @@
 The kinds of the supervisor's children, one row each.
 
 Tree, inbox, status, screens and dump read these rows. A new kind is one row here, its main
-function in `processes.supervisor.kinds`, and one module in `processes`. Pure.
+function in `processes.supervisor.children`, and one module in `processes`. Pure.
 """
 
 from __future__ import annotations

@@ -6,7 +6,10 @@ started again; new, added; gone, drained and removed; parked, tried again with a
 broken, the running worker is kept, or the entry is parked under its name. Rule 45: a stop goes
 first, and a second reload waits for the first. Pure.
 
-`reloaded_flows` says of each flow what the reload did to it, and how its new worker has started.
+What a reload did to each flow, as its answer tells it: with how the new workers have started.
+
+A reload is applied at once; drains and starts take their time. `reloaded_flows` reads from the tree
+how far each flow is, and `is_open` tells of which one the end is still to come. Pure.
 """
 
 from __future__ import annotations

@@ -4,8 +4,22 @@ The supervisor's children as data: the specification, state and history of each.
 The position of a child in the start order is that of its kind. Nothing here decides; the
 functions of `core.supervision` return changed copies. Times are monotonic. Pure.
 
-Before it: how a child may exit (docs/background/supervision.md), its states and the allowed moves,
-and the flow that a worker serves.
+Classifies the exit of a child, by the table of exit codes in docs/background/supervision.md,
+section 1.
+
+A 10, 11 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
+accident. Any other exit that was not asked for is a crash, 0 included. Pure.
+
+The states of a child and of the daemon, with the allowed moves.
+
+`MOVES` is the table of allowed moves; `move` refuses any other with E902. `status` shows the
+value of a child's state. Pure.
+
+One flow that the daemon serves, as discovery found it; a worker is started with it.
+
+The supervisor never imports user code: these texts are all it has of a flow. The worker's
+zygote imports `module` and takes the flow with this name. Each version of a flow whose shape has
+changed is a flow of the database, and has a worker of its own with the same code. Pure.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
 from pgflowd.core.supervision.tree import EXIT_ASLEEP

@@ -11,6 +11,8 @@ came. Pure: no clock, no sockets, no chance.
 
 What an event changes is written in the module of its part, what time changes in
 `pass_deadlines`. See docs/background/runners.md, sections 5 and 6.
+
+Deadlines: when the state changes by itself, and what changes then.
 """
 
 from __future__ import annotations

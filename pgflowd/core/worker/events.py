@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pgflowd.core.database_failure import DatabaseFailure
-from pgflowd.core.kept_output import KeptOutput
+from pgflowd.core.failure import DatabaseFailure
+from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
 from pgflowd.core.worker.task import Task, TaskReport, Word

@@ -12,9 +12,8 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean, place_of, without_the_runner
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.traceback_text import place_of, without_the_runner
 from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.task import Task, TaskReport
 

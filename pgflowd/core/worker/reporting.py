@@ -6,8 +6,12 @@ report becomes a failure of its own task, once; one whose run was locked is sent
 lease is lost is dropped with a warning. Where the installation is at fault, reports are kept and
 sent slowly, and nothing more is claimed (docs/background/failures.md, D3).
 
-The first functions say what happens after a turn that failed: what goes back into the outbox, and
-what is blamed.
+What a worker does after a turn that failed: what goes back into the outbox, and what is blamed.
+
+How large the next turn may be is decided in `core.worker.task`. A single report that took too
+long three times, alone, becomes a failure of its task: nothing else would end it, and all other
+outcomes would wait behind it. So does a single one whose commit the database refuses, by a deferred
+constraint, say; `report` itself answers all other refusals.
 """
 
 from __future__ import annotations
@@ -15,8 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from pgflowd.core.database_failure import RETRY_STATES, DatabaseFailure
-from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, RETRY_STATES, DatabaseFailure, clean
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus

@@ -6,7 +6,11 @@ counts; then it gets SIGTERM, is killed with its tree and reaped, and only then 
 reported: docs/background/runners.md, section 6. From SIGTERM on the outcome is settled, but what
 the handler returns all the same goes along with the report, for an undo.
 
-A lifespan that fails ends its runner, too: no task is to blame.
+What a lifespan that fails changes: its runner cannot begin, and no task is to blame.
+
+The tasks of such a runner are given back, their attempts unspent, and no runner is started for a
+while that grows with each failure. Until one is ready the worker tells of E433, so its daemon is
+degraded; runners that have begun go on.
 """
 
 from __future__ import annotations

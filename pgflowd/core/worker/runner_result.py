@@ -5,7 +5,10 @@ A runner's own frames are sound; but a handler shares its process and may write 
 socket. So nothing from there reaches a report unless it has the right type, can be stored, and is
 no longer than a runner would send.
 
-And what a handler asks its worker for. Both come from code of the user, so each field is checked.
+What a handler asks its worker for, made safe to pass on.
+
+As with results (`core.worker.runner_result`), whatever a handler writes into the socket may arrive
+here. A request counts only if each of its fields is as a runner would send it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ State of the runners: each process, the tasks in it, and how far each of these i
 A runner has one task at a time, or several that share it. A task in a runner has a phase and a
 deadline of its own.
 
-The last functions move a runner, or a task in it, from one phase to the next.
+How a runner, or a task in it, goes from one phase to another.
 """
 
 from __future__ import annotations

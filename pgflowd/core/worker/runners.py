@@ -4,7 +4,18 @@ The pool of runners: how many tasks it can take, and what the start of a runner 
 Which task goes to which runner is decided in `core.worker.claiming`, how runners end in
 `core.worker.runner_ends`.
 
-The runners of all flows share the room that their machine allows, and large results the memory.
+Room for processes: the runners of all flows share what their machine allows.
+
+A worker that cannot fork asks the others for room, through the supervisor. Each ends its idle
+runners, or, without any, the next one whose task ends, and forks nothing for a moment. When one
+that it ended is gone, it says so, and who was refused tries again.
+
+Large results: how many of them a worker has in memory.
+
+The socket of a runner announces a result of more than 256 KiB and stops there. From that moment
+its handler has finished, and no timeout ends it; but its result is read only when what the outbox
+has, and what is being read, leaves room for it. Until then it waits in its runner, which gets no
+other task. So a worker stays small however long the database takes.
 """
 
 from __future__ import annotations

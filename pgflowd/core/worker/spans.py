@@ -2,7 +2,7 @@
 The spans that a worker writes: of its attempts, and of steps and runs that its reports have ended.
 
 A worker does little for them, since it is busy where there are many: what its reports of some turns
-have ended is one `Portion`, of which the exporter makes spans (`core.span_bytes`). What was
+have ended is one `Portion`, of which the exporter makes spans (`core.traces`). What was
 printed, inputs and outputs are in no portion.
 """
 

@@ -3,7 +3,13 @@ How a worker stops: it drains, or ends its runners too, signs off, and leaves.
 
 After a drain or a stop began nothing is claimed, and every claimed task is reported or released.
 
-And when it falls asleep: without a task for `sleep_after`, and none due soon.
+When a worker falls asleep: it has had no task for `sleep_after`, and no message becomes visible
+within it. Asked by the supervisor, it sleeps at once unless there is work.
+
+Before it does, it asks the database when the next message is due. If nothing has happened by the
+answer, it claims nothing more, signs off and ends (docs/background/supervision.md, rule 54). Its
+doorbell stays up, so whatever comes after the answer is seen by the supervisor and the sweeper
+(rule 55).
 """
 
 from __future__ import annotations

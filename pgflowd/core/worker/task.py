@@ -1,8 +1,20 @@
 """
 A claimed task, and the report of what came of it.
 
-Also here: what the parts of a worker's state are made of, progress on its way to the database, and
-how the turns of a worker go.
+What the parts of a worker's state are made of.
+
+What handlers have told of their progress, on its way to the database.
+
+Of each task only the last value counts. All that are new are written at most once a second, by
+one side call (`core.worker.connections`). A value that is not known to be in the database goes with
+the report of its task. Whatever is lost or refused disturbs nobody.
+
+How the turns of a worker go, and so how large the next one may be.
+
+A turn is one call on the main connection: reports, and a claim. After a turn that another try
+alone does not mend, reports and claims travel apart, so that no outcome waits for a claim that
+fails. Reports that failed are sent again in halves; a claim that failed is tried again with one
+task, after a growing pause. Each success doubles the sizes again.
 """
 
 from __future__ import annotations
@@ -14,9 +26,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.kept_output import KeptOutput
-from pgflowd.core.portions import larger, smaller
+from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.sweeper import larger, smaller
 from pgflowd.core.traces import Trace
 from pgflowd.core.waiting import Wait
 

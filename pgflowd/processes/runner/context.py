@@ -47,7 +47,7 @@ from pgflowd.processes.runner.task_stream import TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 if TYPE_CHECKING:
-    from pgflowd.processes.runner.memo_work import MemoWork
+    from pgflowd.processes.runner.completion import MemoWork
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LARGE = object()  # in place of data that is read when it is asked for
@@ -320,7 +320,7 @@ class RunnerContext(StartingContext):
         if self._conn is None or self._socket.is_copy:
             return None
         if self._of_memos is None or self._of_memos.conn is not self._conn:
-            from pgflowd.processes.runner.memo_work import MemoWork
+            from pgflowd.processes.runner.completion import MemoWork
 
             self._of_memos = MemoWork(self._conn)
         return self._of_memos

@@ -30,6 +30,7 @@ from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.frame import PIECE, Frame
 from pgflowd.host.logs import set_levels
+from pgflowd.processes.runner.completion import KEPT_S, Sessions
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import (
     arguments_of,
@@ -38,15 +39,13 @@ from pgflowd.processes.runner.execution import (
     leave,
     packed_result,
     refuse_swallowed,
+    traceback_of,
     traced,
 )
-from pgflowd.processes.runner.handler import Caller
+from pgflowd.processes.runner.handler import Caller, Resources
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
-from pgflowd.processes.runner.log_forwarder import LogForwarder
-from pgflowd.processes.runner.raised import traceback_of
-from pgflowd.processes.runner.resources import Resources
-from pgflowd.processes.runner.sessions import KEPT_S, Sessions
 from pgflowd.processes.runner.shared_loop import SharedLoop
+from pgflowd.processes.runner.task_stream import LogForwarder
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
 

@@ -35,9 +35,8 @@ from pgflowd.processes.runner.execution import (
     refuse_swallowed,
     traced,
 )
-from pgflowd.processes.runner.handler import Caller, awaited_stack
+from pgflowd.processes.runner.handler import Caller, Resources, awaited_stack
 from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
-from pgflowd.processes.runner.resources import Resources
 from pgflowd.processes.runner.task_stream import CURRENT
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 

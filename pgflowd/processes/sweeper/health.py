@@ -5,32 +5,55 @@ and clock before each sweep.
 It reports as problems clocks that differ (W312), `synchronous_commit` off (W315), a connection
 without encryption (W316), a notification queue that is not emptied (E319), what keeps dead rows
 (E321), and a server without a free connection (E310), at once when one was refused.
+
+Writes the daemon's row, so that its status can be seen from anywhere.
+
+The sweeper asks the supervisor for the status document, gets it in parts, and writes it; the
+supervisor also sends it unasked when the daemon ends. Nothing is kept: a sweeper that was killed
+asks anew. An older schema has no such rows, and a role may lack the right: then nothing is written
+until the next connection.
+
+Counts what waits, for `status` and the metrics, and adds old minutes of the statistics up to hours.
+
+What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328),
+a flow that is paused (W330), runs that wait for each other (W332).
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
 
-from pgflowd.core.obstacles import (
+from pgflowd.core.documents.daemons import ENDING, stored
+from pgflowd.core.json import dumps, loads
+from pgflowd.core.messages import StatusPart, StatusWanted
+from pgflowd.core.server_connections import (
     MANY_TRANSACTIONS,
-    MAX_NAMED,
+    MAX_HOLDERS,
+    full_problem,
     is_harmful,
     is_overfull,
     queue_problem,
     snapshot_problem,
 )
-from pgflowd.core.server_connections import full_problem
+from pgflowd.core.sweeper import RowTimes
+from pgflowd.core.undecided import problem_of
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.daemons import tell_daemon
+from pgflowd.db.due import due_late
+from pgflowd.db.flows import unserved_queues
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
-from pgflowd.db.query import execute
+from pgflowd.db.query import Query, execute
 from pgflowd.db.schema import status
 from pgflowd.db.server_connections import server_connections
-from pgflowd.errors import DatabaseError, Problem
+from pgflowd.db.statistics import roll_up_minutes
+from pgflowd.db.waits import undecided_tasks, waiting_tasks
+from pgflowd.errors import AccessDenied, DatabaseError, Problem
+from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service
 
@@ -128,7 +151,84 @@ def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
     problems = [is_full] if is_full else []
     share = execute(conn, queue_share())
     if is_overfull(share):
-        problems.append(queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED))))
-    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_NAMED))
+        problems.append(queue_problem(share, execute(conn, oldest_transactions(0, MAX_HOLDERS))))
+    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_HOLDERS))
     problems += [snapshot_problem(each) for each in holders if is_harmful(each)]
     return problems
+
+
+class DaemonRow:
+    """The parts that have come, and when the next are asked for."""
+
+    def __init__(
+        self, interval_s: float, channel: Channel, execute: Callable[..., Any], log: Log
+    ) -> None:
+        self.times = RowTimes(interval_s)
+        self._channel = channel
+        self._execute = execute
+        self._log = log
+        self._parts: list[str] = []
+        self._status: dict[str, Any] | None = None  # that is to be written
+        self._is_refused = False
+
+    def connected(self, now: float) -> None:
+        self._is_refused = False
+        self.times.connected(now)
+
+    def receive(self, message: StatusPart) -> None:
+        self._parts.append(message.part)
+        if message.is_last:
+            self._status, self._parts = loads("".join(self._parts)), []
+
+    @property
+    def look_at(self) -> float:
+        """When there is something to do: at once, if a status has come."""
+        return self.times.ask_at if self._status is None else 0.0
+
+    def do(self, conn: psycopg.Connection[Any]) -> None:
+        """Write what has come, and ask for the next status if it is time."""
+        now = time.monotonic()
+        if (query := self._take()) and not self._is_refused:
+            try:
+                self._execute(conn, query)
+            except (AccessDenied, DatabaseError) as error:
+                self._is_refused = True
+                text = f"the row of this daemon cannot be written: {error.text}"
+                fields = {"code": error.code, "error": text, "next": error.next}
+                self._log.warning("sweeper.problem", **fields)
+        if now >= self.times.ask_at:
+            self._channel.send(StatusWanted())
+            self.times.asked(now)
+
+    def last(self) -> Query[None] | None:
+        """What is to be written as the daemon ends; nothing if only the sweeper does."""
+        is_ending = self._status is not None and self._status.get("state") in ENDING
+        return self._take() if is_ending and not self._is_refused else None
+
+    def _take(self) -> Query[None] | None:
+        status, self._status = self._status, None
+        if status is None:
+            return None
+        return tell_daemon(dumps(stored(status, self._log.without_secrets)))
+
+
+ROLL_UP_EVERY_S = 3600.0
+
+
+class Statistics:
+    """The numbers of the last look, and when minutes are added up next."""
+
+    def __init__(self, numbers: dict[str, Any], execute: Callable[..., Any]) -> None:
+        self._numbers, self._execute = numbers, execute
+        self._roll_up_at = 0.0
+        self.problems: list[Problem] = []
+
+    def look(self, conn: psycopg.Connection[Any]) -> None:
+        """Look after a sweep."""
+        self._numbers["waiting"] = self._execute(conn, waiting_tasks())
+        self._numbers["unserved"] = self._execute(conn, unserved_queues())
+        self._numbers["due_late_s"] = self._execute(conn, due_late())
+        self.problems = [problem_of(each) for each in self._execute(conn, undecided_tasks())]
+        if time.monotonic() >= self._roll_up_at:
+            self._execute(conn, roll_up_minutes())
+            self._roll_up_at = time.monotonic() + ROLL_UP_EVERY_S

@@ -15,7 +15,7 @@ reads their queues; the supervisor passes the answers on to the workers
 is due (`due`), deletes what is older than the retention (`pruning`), watches the database
 (`health`), counts what waits (`statistics`), and writes how the daemon is (`daemon_row`).
 
-A part that fails is tried again with less, or later, and the others go on (`core.sweeper_parts`);
+A part that fails is tried again with less, or later, and the others go on (`core.sweeper`);
 recovery comes first in each turn.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import (
     Asleep,
     Awake,
@@ -48,7 +48,7 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
-from pgflowd.core.sweeper_parts import NEVER, Parts, SweeperPart
+from pgflowd.core.sweeper import NEVER, Parts, SweeperPart
 from pgflowd.db.due import NOT_DONE, UNDO_ENDED
 from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.limits import refill_limits
@@ -59,13 +59,10 @@ from pgflowd.errors import Unreachable
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import CONNECTION_ERRORS, DatabaseLink, Service, StopRequested
-from pgflowd.processes.sweeper.daemon_row import DaemonRow
 from pgflowd.processes.sweeper.due import DueWork
-from pgflowd.processes.sweeper.health import DatabaseHealth
+from pgflowd.processes.sweeper.health import DaemonRow, DatabaseHealth, Statistics
 from pgflowd.processes.sweeper.pruning import Pruning
-from pgflowd.processes.sweeper.recovery import Recovery, Work
-from pgflowd.processes.sweeper.sleepers import Sleepers
-from pgflowd.processes.sweeper.statistics import Statistics
+from pgflowd.processes.sweeper.recovery import Recovery, Sleepers, Work
 
 MOST = {  # of one call: tasks, runs, limits
     SweeperPart.RELEASE: 500,

@@ -2,7 +2,7 @@
 Deletes what is older than the settings of retention, a part at a time, and tells when a database
 grows without one (W326), or when deleting fails (E325).
 
-`core.pruning` decides when it does the next part.
+`core.sweeper` decides when it does the next part.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.core.portions import may_be_too_large
-from pgflowd.core.pruning import PruneSchedule, growth_problem
+from pgflowd.core.sweeper import PruneSchedule, growth_problem, may_be_too_large
 from pgflowd.core.text import counted, short_id
 from pgflowd.db.errors import sqlstate_of
 from pgflowd.db.pruning import kept, prune_expired

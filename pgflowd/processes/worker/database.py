@@ -21,7 +21,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import ServedFlow

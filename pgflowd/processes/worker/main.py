@@ -6,6 +6,10 @@ the decisions of `core.worker.decide`, and actions which are started and never w
 deadline holds even while the database hangs. It runs no user code and takes orders from its
 channel alone; when the supervisor has ended it kills its runners and ends. It is the only process
 with asyncio.
+
+The mailbox: events that the engine has not seen yet, for a loop of asyncio.
+
+A loop that takes events which are there does not let other tasks run; only an empty mailbox waits.
 """
 
 from __future__ import annotations
@@ -58,7 +62,9 @@ from pgflowd.core.supervision.tree import (
 )
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.events import Tick, WorkerEvent
 from pgflowd.core.worker.state import WorkerState
+from pgflowd.core.worker.task import NEVER
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path
 from pgflowd.host.fork import NO_ROOM, become_subreaper, hide_memory, parent_pid
@@ -66,13 +72,11 @@ from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
 from pgflowd.host.span_socket import SpanSender, socket_path
 from pgflowd.processes.worker.database import DatabaseConnections
-from pgflowd.processes.worker.mailbox import Mailbox
-from pgflowd.processes.worker.metrics import WorkerMetrics
+from pgflowd.processes.worker.metrics import SpanBuffer, WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_records import LogOfRunners
 from pgflowd.processes.worker.runner_socket import RunnerSocket
 from pgflowd.processes.worker.runners import RunnerProcesses
-from pgflowd.processes.worker.span_buffer import SpanBuffer
 from pgflowd.processes.worker.startup import (
     CannotStart,
     LoadedFlow,
@@ -80,6 +84,48 @@ from pgflowd.processes.worker.startup import (
     StoppedAtStart,
     load_flow_in_zygote,
 )
+
+
+class Mailbox:
+    """Events that the engine has not seen yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._events: list[WorkerEvent] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = loop
+
+    def put(self, event: WorkerEvent) -> None:
+        self._events.append(event)
+        self._wake()
+
+    async def next(self, until: float) -> list[WorkerEvent]:
+        """Return all that came, or a Tick at that moment, and now and then before."""
+        if not self._events:
+            self._waiter = self._loop.create_future()
+            if until != NEVER:
+                self._wake_by(until)
+            await self._waiter
+            self._waiter = None
+        arrived, self._events = self._events, []
+        return arrived or [Tick()]
+
+    def _wake_by(self, moment: float) -> None:
+        """Set the timer; an earlier one stays, since a new one each time is expensive."""
+        if self._timer is not None:
+            if self._timer.when() <= moment:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(moment, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
 
 HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel

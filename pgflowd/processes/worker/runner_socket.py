@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
-from pgflowd.core.kept_output import KeptOutput
+from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events, runner_ends
@@ -33,8 +33,7 @@ from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
-from pgflowd.processes.worker.runner_output import MAX_PASSES
-from pgflowd.processes.worker.runner_records import LogOfRunners, RunnerRecords
+from pgflowd.processes.worker.runner_records import MAX_PASSES, LogOfRunners, RunnerRecords
 
 _LEVELS = ("debug", "info", "warning", "error")
 CLOSED_LIMIT_S = 0.5  # from the end of its socket to that of the runner

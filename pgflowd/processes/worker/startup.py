@@ -25,10 +25,10 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.backoff import reconnect_delay_s
-from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.definition.options import PATTERNS
 from pgflowd.core.definition.shape import Shape
 from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from, with_run
+from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import (
     ConnectionRefused,
     Drain,
