@@ -9,7 +9,6 @@
 # make nightly  all of these and the timing tests in half an hour, MINUTES=25 SEED=7; a table at the end
 # make figures how large the house is, and whether anything of it has grown
 # make clients  make the plain client, and what else exists twice, from the asynchronous one
-# make contract  write the JSON Schemas of what commands print
 # make site    build the documentation as a site, in build/site
 # make pictures  take the pictures of the dashboard anew
 # make deb     a Debian package, in dist
@@ -43,7 +42,7 @@ OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test timing figures lint format bench bench-quick chaos load soak ticks undos nightly peers clean \
-  clients contract pictures references site deb
+  clients pictures references site deb
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -63,9 +62,6 @@ pictures: $(TEST_READY) $(PEERS_READY)
 
 clients: $(TEST_READY)
 	$(VENV)/bin/python tools/make_clients.py
-
-contract: $(TEST_READY)
-	$(VENV)/bin/python tests/support/documents.py
 
 references: $(TEST_READY)
 	PYTHONPATH=tests $(VENV)/bin/python -m support.references

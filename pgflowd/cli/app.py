@@ -128,14 +128,14 @@ class App:
         """Print one JSON document, indented."""
         emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
 
-    def print_document(self, /, **fields: Any) -> None:
-        """Print these fields as a JSON document, after the version of its format."""
-        self.print_json(versioned(fields))
+    def print_document(self, document: Any) -> None:
+        """Print a JSON document, after the version of its format."""
+        self.print_json(versioned(document))
 
-    def print_result(self, text: str, /, **fields: Any) -> None:
-        """Print the result of a command: the text, or with `--json` the fields as a document."""
+    def print_result(self, text: str, document: Any) -> None:
+        """Print the result of a command: the text, or with `--json` the document."""
         if self.json:
-            self.print_document(**fields)
+            self.print_document(document)
         else:
             self.print(text)
 

@@ -106,8 +106,10 @@ class Command(click.Command):
 
     context_class = CommandContext
 
-    def __init__(self, *args: Any, **attributes: Any) -> None:
+    def __init__(self, *args: Any, prints: Any = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
+        # the document that it prints with `--json`, by the option that changes it; "": without one
+        self.prints: dict[str, Any] = prints if isinstance(prints, dict) else {"": prints}
         self.global_options = global_options()
         self.params.extend(self.global_options)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import click
 
@@ -29,6 +29,15 @@ _PLACE_WIDTH = 21  # so that the columns of most outputs are the same
 
 
 T = TypeVar("T")
+
+
+class ShownProblem(TypedDict):
+    """An error or a warning. Every command prints a list of these on standard error."""
+
+    code: str | None
+    place: str | None
+    text: Annotated[str, "what is wrong, to which thing, what was expected"]
+    next: str | None
 
 
 def print_problems(app: App, problems: Sequence[Problem]) -> None:
@@ -52,14 +61,14 @@ def for_each(
     app: App,
     key: str,
     items: Iterable[T],
-    act: Callable[[T], tuple[str, Mapping[str, Any]]],
+    act: Callable[[T], tuple[str, Any]],
 ) -> None:
     """Act on each item; an error of one item does not stop the others.
 
     `act` returns a line and its document. Lines are printed as they come; with `--json` the
     documents are printed as a list under `key`. The first error decides the exit code.
     """
-    documents: list[Mapping[str, Any]] = []
+    documents: list[Any] = []
     errors: list[PgflowdError] = []
     for item in items:
         try:
@@ -74,11 +83,11 @@ def for_each(
 
 
 def print_outcomes(
-    app: App, key: str, documents: Sequence[Mapping[str, Any]], errors: Sequence[PgflowdError]
+    app: App, key: str, documents: Sequence[Any], errors: Sequence[PgflowdError]
 ) -> None:
     """Print what became of many items, but for the lines; see `for_each`."""
     if app.json:
-        app.print_document(**{key: documents})
+        app.print_document({key: documents})
     if errors:
         problems = [problem for error in errors for problem in error.problems]
         print_problems(app, list(dict.fromkeys(problems)))  # each problem once
@@ -92,7 +101,7 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
     command = ctx.command_path if ctx is not None else "pgflowd"
     help_ = f"{command} --help" if isinstance(error, click.UsageError) else None
     if app.json:
-        _print_json([{"code": None, "place": None, "text": text, "next": help_}])
+        _print_json([ShownProblem(code=None, place=None, text=text, next=help_)])
         return
     head = f"{app.err.paint(command, 'red')}: "
     for line in app.err.wrapped(text, head=head, indent=2, whole=True):
@@ -110,13 +119,13 @@ def problem_columns(app: App, problems: Sequence[Problem], screen: Screen) -> li
     return [*lines, _count(problems)] if len(problems) > 1 else lines
 
 
-def problem_json(app: App, problem: Problem) -> dict[str, str | None]:
+def problem_json(app: App, problem: Problem) -> ShownProblem:
     """Return a problem as the object that `--json` prints, without secrets."""
     shown = _cleaned(app, problem)
-    return {"code": shown.code, "place": shown.place, "text": shown.text, "next": shown.next}
+    return ShownProblem(code=shown.code, place=shown.place, text=shown.text, next=shown.next)
 
 
-def _print_json(documents: Iterable[Mapping[str, Any]]) -> None:
+def _print_json(documents: Iterable[ShownProblem]) -> None:
     emit(json.dumps(list(documents), indent=2), sys.stderr)
 
 

@@ -31,13 +31,19 @@ def command_of(
     act: Callable[..., None],
     before: Sequence[click.Parameter],
     after: Sequence[click.Parameter] = (),
+    *,
+    prints: Any,
 ) -> Command:
-    """The command of a verb: `act` gets the app, and each parameter by its name."""
+    """
+    The command of a verb: `act` gets the app, and each parameter by its name. It `prints` a
+    document of this type.
+    """
     return Command(
         verb.name,
         callback=pass_app(act),
         params=[*before, *options_of(verb), *after],
         help=_help(verb),
+        prints=prints,
     )
 
 
@@ -59,7 +65,7 @@ def _help(verb: Verb[Any]) -> str:
     return f"{verb.help}\n\n\b\nExample: {examples}"
 
 
-def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown) -> Command:
+def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown, prints: Any) -> Command:
     """The command of a verb on a flow or a schedule, whose name has this key in its document."""
     noun = verb.target.name.lower()
 
@@ -67,9 +73,10 @@ def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown) -> Co
         name = given.pop(key)
         was_changed = perform_on(app, verb, name, unknown, **given)
         text = f"{noun} {name} {verb.done if was_changed else verb.is_so}"
-        app.print_result(text, **{key: name}, changed=was_changed)
+        app.print_result(text, {key: name, "changed": was_changed})
 
-    return command_of(verb, act, [click.Argument([key], metavar=key.upper(), type=word)])
+    argument = click.Argument([key], metavar=key.upper(), type=word)
+    return command_of(verb, act, [argument], prints=prints)
 
 
 def perform_on(app: App, verb: Verb[Any], name: str, unknown: Unknown, **given: Any) -> Any:

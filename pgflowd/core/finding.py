@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
+from pgflowd.core.documents import Words
 from pgflowd.core.statuses import Marks, Status
 
 
@@ -21,6 +23,8 @@ class Section(StrEnum):
 
 
 class FindingState(Status):
+    """`ok`: as it should be; `warning`: it works, and may be better; `error`: it does not work."""
+
     OK = "ok", Marks.DONE
     WARNING = "warning", Marks.WARNING
     ERROR = "error", Marks.FAILED
@@ -30,12 +34,13 @@ class FindingState(Status):
 class Finding:
     """`code` is from the registry of errors, if it has one for this."""
 
-    state: FindingState
+    state: Annotated[FindingState, "how that is"]
     text: str
     code: str | None = None
     next: str | None = None
-    section: str = ""  # filled in, with `check`, by whoever performs the check
-    check: str = ""
+    # filled in by whoever performs the check, as is the next
+    section: Annotated[str, Words(Section), "to which it belongs"] = ""
+    check: Annotated[str, "what was examined"] = ""
 
 
 def ok(text: str) -> Finding:

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Named, Presence
 from pgflowd.core.statuses import RunStatus, Status, StepStatus
 
 
@@ -450,19 +450,41 @@ class Graph:
             )
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Nodes with their column and row, and edges."""
-        columns = columns_of({node.slug: node.deps for node in self.nodes})
-        rows: dict[int, int] = {}
-        nodes = []
-        for node in self.nodes:
-            column = columns[node.slug]
-            row = rows[column] = rows.get(column, -1) + 1
-            kind = "map" if node.is_map else "single"
-            entry = {"slug": node.slug, "kind": kind, "column": column, "row": row}
-            nodes.append({**entry, "status": node.status} if node.status else entry)
-        edges = [{"from": start, "to": end} for start, end in self.edges]
-        return versioned({"nodes": nodes, "edges": edges})
+
+class PlacedNode(NamedTuple):
+    """A step at its place in the picture."""
+
+    slug: Annotated[str, "the slug of the step"]
+    kind: Literal["single", "map"]
+    column: Annotated[int, "its place, from left to right"]
+    row: Annotated[int, "its place, from top to bottom"]
+    status: Annotated[StepStatus | None, Presence.OPTIONAL, "with `--run`: how it does there"]
+
+
+class GraphEdge(NamedTuple):
+    start: Annotated[str, Named("from"), "the step that comes first"]
+    end: Annotated[str, Named("to"), "the step that depends on it"]
+
+
+class FlowGraph(NamedTuple):
+    """A graph for programs."""
+
+    nodes: Annotated[list[PlacedNode], "its steps"]
+    edges: Annotated[list[GraphEdge], "its deps"]
+
+
+def placed(graph: Graph) -> FlowGraph:
+    """Nodes with their column and row, and edges."""
+    columns = columns_of({node.slug: node.deps for node in graph.nodes})
+    rows: Counter[int] = Counter()
+    nodes = []
+    for node in graph.nodes:
+        column, status = columns[node.slug], node.status
+        kind: Literal["single", "map"] = "map" if node.is_map else "single"
+        shown = None if status is None else StepStatus(status)
+        nodes.append(PlacedNode(node.slug, kind, column, rows[column], shown))
+        rows[column] += 1
+    return FlowGraph(nodes, [GraphEdge(*edge) for edge in graph.edges])
 
 
 def graph_of(shape: Mapping[str, Any]) -> Graph:

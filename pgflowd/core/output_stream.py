@@ -24,7 +24,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.json import COMPACT, Encoder
@@ -196,13 +196,10 @@ class KeptOutput:
 class KeptLine(NamedTuple):
     """A line that a handler printed or logged."""
 
-    since_s: float
-    stream: str  # stdout, stderr or log
-    level: str
-    text: str
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
+    since_s: Annotated[float, "since the attempt began"]
+    stream: Annotated[str, "`stdout`, `stderr`, or `log`"]
+    level: Annotated[str, "of a line that was logged"]
+    text: Annotated[str, "the line"]
 
 
 def read(printed: str) -> tuple[Sequence[KeptLine], bool]:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import shown
 from pgflowd.core.failure import clean
 from pgflowd.core.json import encode, loads
 from pgflowd.core.text import size
@@ -88,11 +88,11 @@ def is_sound(body: bytes) -> bool:
 class Progress:
     """What a handler has told, as the database has it."""
 
-    done: float
-    total: float | None
-    text: str
+    done: Annotated[float, "what the handler told as done"]
+    total: Annotated[float | None, "of how much"]
+    text: Annotated[str, "what it does"]
     detail: Mapping[str, Any]
-    at: datetime | None
+    at: Annotated[datetime | None, "when it told so"]
 
     @staticmethod
     def read(value: Any) -> Progress | None:
@@ -109,6 +109,7 @@ class Progress:
         )
 
     @property
+    @shown
     def share(self) -> float | None:
         """How much is done, from 0 to 1; None if nobody knows of how much."""
         return (
@@ -126,9 +127,6 @@ class Progress:
     def shown(self, full: str, empty: str) -> str:
         """The words, behind a bar of these signs where the share is known."""
         return self.words if self.share is None else f"{bar(self.share, full, empty)} {self.words}"
-
-    def to_json(self) -> Document:
-        return plain({**vars(self), "share": self.share})
 
 
 def bar(share: float, full: str, empty: str) -> str:

@@ -67,26 +67,40 @@ class Status(StrEnum):
 
 class RunStatus(Status):
     """
-    To other runtimes a waiting or paused run has started, a cancelled or expired one has failed,
-    none is scheduled or blocked, and one that is undone is as it was.
+    To other runtimes a waiting or paused run has started, a cancelled or expired one has
+    failed, none is scheduled or blocked, and one that is undone is as it was.
+
+    `scheduled`: it begins later; `blocked`: other runs must end first; `started`: it goes on;
+    `waiting`: each open task waits; `quarantined`: it waits, and a task of it until somebody
+    decides; `paused`: none of its tasks begins; `completed`: all its steps are completed or
+    skipped; `failed`: a step has failed; `cancelled`: somebody ended it, or a run that it began
+    after did not complete; `expired`: its time is over; `undoing`: another run undoes it, or is
+    to; `undone`: what it did is undone; `undo_failed`: something of it could not be undone.
     """
 
-    SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
-    BLOCKED = "blocked", Marks.WAITING, False  # other runs must end first
+    SCHEDULED = "scheduled", Marks.WAITING, False
+    BLOCKED = "blocked", Marks.WAITING, False
     STARTED = "started", Marks.ACTIVE, False
-    WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
-    QUARANTINED = "quarantined", Marks.WARNING, False  # it waits, and a task until somebody decides
-    PAUSED = "paused", Marks.PAUSED, False  # none of its tasks begins
+    WAITING = "waiting", Marks.WAITING, False
+    QUARANTINED = "quarantined", Marks.WARNING, False
+    PAUSED = "paused", Marks.PAUSED, False
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
     CANCELLED = "cancelled", Marks.CANCELLED
-    EXPIRED = "expired", Marks.CANCELLED  # its time was over
-    UNDOING = "undoing", Marks.ACTIVE, False  # another run undoes it, or is to
+    EXPIRED = "expired", Marks.CANCELLED
+    UNDOING = "undoing", Marks.ACTIVE, False
     UNDONE = "undone", Marks.DONE
-    UNDO_FAILED = "undo_failed", Marks.FAILED  # something of it could not be undone
+    UNDO_FAILED = "undo_failed", Marks.FAILED
 
 
 class StepStatus(Status):
+    """
+    How a step of a run does.
+
+    `created`: other steps come first; `started`: its tasks are open; `completed`: all its tasks
+    are completed; `failed`: a task has failed; `skipped`: it is not executed.
+    """
+
     CREATED = "created", Marks.QUEUED, False
     STARTED = "started", Marks.ACTIVE, False
     COMPLETED = "completed", Marks.DONE
@@ -95,24 +109,41 @@ class StepStatus(Status):
 
 
 class TaskStatus(Status):
-    """To other runtimes a task is queued or started where it has one of five statuses here."""
+    """
+    To other runtimes a task is queued or started where it has one of five statuses here.
+
+    `queued`: it is queued; said where nobody looks at the queue; `ready`: it is queued, and may
+    be claimed now; `delayed`: it is queued, and may be claimed later; `waiting`: it waits for a
+    time, a signal, the end of runs, a worker that has what it needs, or a place of a limit;
+    `paused`: it waits for the resume of its run; `quarantined`: it has ended too many workers,
+    and waits until somebody decides; `started`: it is executed; said where nobody looks at the
+    lease; `leased`: it is executed; `lapsed`: its worker has vanished; `completed`: it is done;
+    `failed`: it has failed for good; `skipped`: its step was skipped.
+    """
 
     QUEUED = "queued", Marks.QUEUED, False
     READY = "ready", Marks.QUEUED, False
     DELAYED = "delayed", Marks.QUEUED, False
-    WAITING = "waiting", Marks.WAITING, False  # for a time or a signal
-    PAUSED = "paused", Marks.PAUSED, False  # it waits for the resume of its run
-    QUARANTINED = "quarantined", Marks.WARNING, False  # it has ended too many workers
+    WAITING = "waiting", Marks.WAITING, False
+    PAUSED = "paused", Marks.PAUSED, False
+    QUARANTINED = "quarantined", Marks.WARNING, False
     STARTED = "started", Marks.ACTIVE, False
     LEASED = "leased", Marks.ACTIVE, False
-    LAPSED = "lapsed", Marks.WARNING, False  # started, and its lease is over
+    LAPSED = "lapsed", Marks.WARNING, False
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
-    SKIPPED = "skipped", Marks.PASSED_OVER  # its step was skipped while it was queued or started
+    SKIPPED = "skipped", Marks.PASSED_OVER
 
 
 class Outcome(Status):
-    """Of an attempt. The database has no outcome of an open one; screens show it as started."""
+    """
+    Of an attempt. The database has no outcome of an open one; screens show it as started.
+
+    `started`: it runs; `completed`: it is done; `failed`: its handler raised; `timed_out`: it
+    took longer than it may; `crashed`: its process ended; `stalled`: its worker vanished;
+    `released`: it was given back unspent; `suspended`: its task waits; `late`: its run or step
+    had ended before; `lost`: another worker had the task.
+    """
 
     STARTED = "started", Marks.ACTIVE, False
     COMPLETED = "completed", Marks.DONE
@@ -121,7 +152,7 @@ class Outcome(Status):
     CRASHED = "crashed", Marks.FAILED
     STALLED = "stalled", Marks.WARNING
     RELEASED = "released", Marks.PASSED_OVER
-    SUSPENDED = "suspended", Marks.WAITING  # its handler waits, and begins again later
+    SUSPENDED = "suspended", Marks.WAITING
     LATE = "late", Marks.WARNING
     LOST = "lost", Marks.WARNING
 
@@ -143,6 +174,14 @@ OPEN_TASK_STATUSES = (
 
 
 class DaemonState(Status):
+    """
+    How a daemon does.
+
+    `starting`: not all children were ready yet; `healthy`: all is as it should be; `degraded`:
+    something is not; `failed`: it gave up; `draining`: it finishes running tasks, then ends;
+    `stopping`: it ends.
+    """
+
     STARTING = "starting", Marks.CHANGING, False
     HEALTHY = "healthy", Marks.UP, False
     DEGRADED = "degraded", Marks.CHANGING, False
@@ -152,6 +191,12 @@ class DaemonState(Status):
 
 
 class DatabaseState(Status):
+    """
+    Whether a database answers.
+
+    `up`: it answers; `down`: it does not; `unknown`: nobody has asked it yet.
+    """
+
     UP = "up", Marks.UP, False
     DOWN = "down", Marks.CHANGING, False
     UNKNOWN = "unknown", Marks.CHANGING, False

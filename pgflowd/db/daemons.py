@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.documents.daemon import iso
+from pgflowd.core.documents import encoded
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.told_status import told_status
 from pgflowd.core.json import decode
@@ -45,7 +45,10 @@ select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, sta
 def _listed(row: ListedDaemon) -> ListedDaemon:
     """A row whose columns are as the database has them."""
     status = told_status(_decoded(row.status))
-    status |= {"id": str(row.daemon_id), "started_at": iso(row.started_at.timestamp())}
+    status |= {
+        "id": str(row.daemon_id),
+        "started_at": encoded(row.started_at.replace(microsecond=0)),
+    }
     state = row.state if row.state in list(DaemonState) else DaemonState.DEGRADED
     daemon_id = uuid_of(row.daemon_id)
     return replace(row, daemon_id=daemon_id, state=DaemonState(state), status=status)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import starmap
 
 from pgflowd.core.documents.statistics import FlowWork, RunBucket, StepStats
 from pgflowd.core.json import decode
@@ -22,7 +21,7 @@ def roll_up_minutes() -> Query[int]:
 def flow_stats(flow_slug: str | None, since_s: float) -> Query[list[StepStats]]:
     """Return what workers did within this time, by flow and step; step '' has the runs."""
     params = (flow_slug, since_s)
-    return Query(_FLOW_STATS, params, lambda rows: list(starmap(StepStats, rows)))
+    return Query(_FLOW_STATS, params, lambda rows: [StepStats(*(*row, since_s)) for row in rows])
 
 
 def flow_buckets(

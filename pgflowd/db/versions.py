@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import starmap
 from typing import Any
 
 import psycopg
 
 from pgflowd.core.definition.shape import Shape
-from pgflowd.core.documents import plain
+from pgflowd.core.documents.flows import Version
 from pgflowd.db.query import Query, only
 
 VERSIONS_CHANGED = "versions"  # on channel pgflowd
@@ -22,29 +20,6 @@ _NO_SUCH = (
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.InsufficientPrivilege,
 )
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a flow; `has_shape`: the one that was asked for."""
-
-    number: int
-    flow_slug: str
-    is_current: bool
-    deployed_at: datetime
-    deployed_by: str | None
-    code: str | None
-    has_shape: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "version": self.number,
-            "flow": self.flow_slug,
-            "current": self.is_current,
-            "deployed_at": self.deployed_at,
-            "deployed_by": self.deployed_by,
-            "code": self.code,
-        })  # fmt: skip
 
 
 def served_versions(conn: Connection) -> list[tuple[str, dict[str, int | None]]]:

@@ -88,7 +88,7 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "place": flow.place,
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,
-        "handlers": [facts.to_json() for facts in facts_of(flow.spec)] if is_valid else [],
+        "handlers": [asdict(facts) for facts in facts_of(flow.spec)] if is_valid else [],
         "schemas": {each.slug: step_schemas(each) for each in steps if each.codec},
         "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
         "waits": any(_waits(step) for step in flow.written.steps),

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd.core.documents import encoded
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.documents.people import HeldTask
 from pgflowd.core.documents.runs import Run
@@ -145,7 +146,8 @@ class ActionRequest:
 
     def shown(self, document: Run | HeldTask) -> dict[str, Any]:
         """The document with its values as they may be shown."""
-        return self.payloads.of(document).to_json()
+        found: dict[str, Any] = encoded(self.payloads.of(document))
+        return found
 
     @property
     def reason(self) -> str | None:
@@ -217,8 +219,8 @@ def _do_to_task(verb: Verb[Any], request: ActionRequest) -> ActionResult:
     answer = run_sync(request.conn, perform(verb, *key, actor=request.actor, **given))
     if answer is False:
         raise WrongState(f"{task_name(*key)} is not stalled (any more)", next="look at it again")
-    became = {verb.done: [key.to_json()], "left": []} if answer is True else {"result": answer}
-    return ActionResult(f"/runs/{key.run_id}", became if verb.done else {**key.to_json(), **became})
+    became = {verb.done: [key], "left": []} if answer is True else {"result": answer}
+    return ActionResult(f"/runs/{key.run_id}", became if verb.done else {**encoded(key), **became})
 
 
 def _do_to_flow(verb: Verb[Any], request: ActionRequest) -> ActionResult:
@@ -235,7 +237,7 @@ def _do_to_schedule(verb: Verb[Any], request: ActionRequest) -> ActionResult:
     answer = run_sync(request.conn, perform(verb, name, actor=request.actor))
     if isinstance(answer, bool):
         return ActionResult("/schedules", {"name": name, "changed": answer})
-    return ActionResult(f"/runs/{answer.run_id}", {"name": name, **answer.to_json()})
+    return ActionResult(f"/runs/{answer.run_id}", {"name": name, **encoded(answer)})
 
 
 def _do_to_worker(verb: Verb[Any], request: ActionRequest) -> ActionResult:

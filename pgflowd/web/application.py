@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from pgflowd.core.documents import versioned
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.timeline import is_position
 from pgflowd.db.lookup import find_run
@@ -33,7 +34,7 @@ from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.live import PARAMETERS, Live
 from pgflowd.web.page_requests import THEMES, TIMES, back_of, leaver_of, look_of, root_of
-from pgflowd.web.pages import PAGES, Document, Page, PageRequest
+from pgflowd.web.pages import PAGES, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.pages.values import whole_value
 from pgflowd.web.posts import Posts
@@ -222,8 +223,8 @@ class Dashboard:
         return answers.error_response(request.scope, answers.bug(request.state.number))
 
 
-def _as_json(document: Document) -> str:
-    return json.dumps(document.to_json(), ensure_ascii=False)
+def _as_json(document: Any) -> str:
+    return json.dumps(versioned(document), ensure_ascii=False)
 
 
 def _api_path(page: Page) -> str:

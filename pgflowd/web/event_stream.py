@@ -16,6 +16,7 @@ from typing import Protocol
 
 from starlette.types import Message, Receive, Scope, Send
 
+from pgflowd.core.documents import versioned
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import counted
 from pgflowd.core.timeline import mark, sent_before, unsent
@@ -81,7 +82,7 @@ class PageSource:
 
 def _shown(line: Line) -> str:
     """A line as the page shows it."""
-    document = line.entry.to_json()
+    document = versioned(line.entry)
     names = ("at", "step", "task", "attempt", "stream", "level")
     text = one_line(str(document["text"] or ""))
     return json.dumps({**{name: document[name] for name in names}, "text": text})
@@ -109,7 +110,7 @@ class RunSource:
         for entry, position in unsent(timeline, marks, self._sent):
             if entry is timeline[-1] and entry.is_end and not has_ended:
                 break
-            parts.append(event("", _json(entry.to_json()), position))
+            parts.append(event("", _json(versioned(entry)), position))
             if len(parts) >= MAX_PART:
                 self._sent.add(mark(entry))
                 self.tab.news.set()  # there is more
@@ -132,7 +133,7 @@ class RunSource:
         lines = self.watched.lines
         missed, found = lines.after(self._line)
         self._line = lines.last if not found else found[-1].number
-        parts = [event("", _json(line.entry.to_json())) for line in found]
+        parts = [event("", _json(versioned(line.entry))) for line in found]
         return [event("missed", str(missed)), *parts] if missed else parts
 
 

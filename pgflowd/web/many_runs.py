@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents import Hidden
 from pgflowd.core.documents.runs import ListedRun
 from pgflowd.core.verbs import Verb
 from pgflowd.db import operations
@@ -63,32 +63,29 @@ class ChosenRuns:
         return needs_number(self.verb, len(self.runs))
 
 
+class RefusedRun(NamedTuple):
+    """A run that refused a change, and why."""
+
+    run_id: UUID
+    code: str
+    text: str
+    next: str | None
+
+
 @dataclass(frozen=True)
 class ChangedRuns:
     """What became of runs that somebody has chosen."""
 
-    verb: str
-    reason: str | None
-    done: Sequence[UUID]
-    already: Sequence[UUID]
-    refused: Sequence[tuple[UUID, PgflowdError]]
-    left: Sequence[UUID] = field(default_factory=tuple)  # its time was over
+    verb: Annotated[str, "what was done: `cancel`, `retry` and others"]
+    reason: Hidden[str | None]
+    done: Annotated[Sequence[UUID], "the runs of which it was done"]
+    already: Annotated[Sequence[UUID], "those that were so before"]
+    refused: Annotated[Sequence[RefusedRun], "those that refused, and why"]
+    left: Annotated[Sequence[UUID], "those that were not tried"] = ()  # its time was over
 
     @property
     def left_ids(self) -> str:
         return ",".join(map(str, self.left))
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(plain({
-            "verb": self.verb,
-            "done": [str(run_id) for run_id in self.done],
-            "already": [str(run_id) for run_id in self.already],
-            "refused": [
-                {"run_id": str(run_id), "code": error.code, "text": error.text, "next": error.next}
-                for run_id, error in self.refused
-            ],
-            "left": [str(run_id) for run_id in self.left],
-        }))  # fmt: skip
 
 
 def choose(request: ActionRequest, ids: Sequence[str], text: str = "") -> ChosenRuns:
@@ -115,7 +112,7 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
     rest = sorted(set(_checked(ids)))
     done: list[UUID] = []
     already: list[UUID] = []
-    refused: list[tuple[UUID, PgflowdError]] = []
+    refused: list[RefusedRun] = []
 
     def change_one(run_id: UUID) -> bool:
         """Whether something was done."""
@@ -129,7 +126,7 @@ def change(request: ActionRequest, ids: Sequence[str]) -> ChangedRuns:
         some, rest = rest[:AT_ONCE], rest[AT_ONCE:]
         for run_id, result in change_many(request.conn, some, change_one):
             if isinstance(result, PgflowdError):
-                refused.append((run_id, result))
+                refused.append(RefusedRun(run_id, result.code, result.text, result.next))
             else:
                 (done if result else already).append(run_id)
     return ChangedRuns(request.path["verb"], request.reason, done, already, refused, rest)

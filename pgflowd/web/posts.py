@@ -90,7 +90,7 @@ class Posts:
         became = await self._act(request, fields, work)
         if wants_json(request):
             assert isinstance(became, ChangedRuns)
-            return _document(became.to_json())
+            return _document(versioned(became))
         asks = isinstance(became, ChosenRuns)
         return await self._show(
             request, "many_chosen.html" if asks else "many_changed.html", became

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from pgflowd.core.payloads import Payloads
 from pgflowd.errors import PgflowdError
 from pgflowd.web.connections import Connection
-from pgflowd.web.pages import Document, Page, PageRequest
+from pgflowd.web.pages import Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.rendering import Rendered, render
 
@@ -43,13 +43,11 @@ class View:
         """Whether it shows what daemons tell of themselves."""
         return self.path.startswith("/daemons")
 
-    def read(self, conn: Connection) -> Document:
+    def read(self, conn: Connection) -> Any:
         """Read the document, with its values as they may be shown."""
         return self.payloads.of(self.page.read(self._asked(conn)))
 
-    def read_with(
-        self, conn: Connection, shown: Collection[str]
-    ) -> tuple[Document, Collection[str]]:
+    def read_with(self, conn: Connection, shown: Collection[str]) -> tuple[Any, Collection[str]]:
         """Read the document, with the rows that are shown if it is a list; and which it added."""
         if self.page.with_rows is None or not shown:
             return self.read(conn), ()
@@ -57,7 +55,7 @@ class View:
         document, others = self.page.with_rows(conn, document, shown)
         return self.payloads.of(document), others
 
-    def render(self, conn: Connection, document: Document, **more: Any) -> Rendered:
+    def render(self, conn: Connection, document: Any, **more: Any) -> Rendered:
         """The page that shows a document. What `more` says is in no fragment."""
         asked, frame = self._asked(conn), None if conn is None else read_frame(conn)
         rendered = render(

@@ -55,12 +55,11 @@ def test_the_command_shows_its_settings(empty: Path):
 
 
 def test_the_wheel_carries_all_that_lies_beside_the_package(empty: Path):
-    seen = json.loads(run(empty / "python", "-c", LOOK, *TREES, "contract"))
+    seen = json.loads(run(empty / "python", "-c", LOOK, *TREES))
 
     assert Path(seen["place"]).is_relative_to(empty.parent)
     for name in TREES:
         assert seen["trees"][name] == files(PROJECT / name), "see force-include in pyproject.toml"
-    assert seen["trees"]["contract"] == files(PROJECT / "pgflowd" / "contract")
     assert (Path(seen["place"]).parent / "py.typed").exists()
 
 

@@ -1,83 +1,109 @@
 """
-The JSON Schemas of what commands print: made from `support.document_table`, and applied.
+Holds the documents that commands print against their schemas; and the keys that clients rely on.
 
-`python tests/support/documents.py` writes them into `pgflowd/contract`.
+`python tests/support/documents.py` writes the keys of all documents into `KEYS`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import click
 from jsonschema import Draft202012Validator, FormatChecker
-from referencing import Registry, Resource
 
 from pgflowd.cli.main import cli
-from pgflowd.core.documents import SCHEMA_VERSION
-from support.document_table import DOCUMENTS, TYPES
-from support.document_types import Schema, Types
-from support.key_meanings import about, described, words_of
+from pgflowd.cli.problems import ShownProblem
+from pgflowd.cli.schemas import documents
+from pgflowd.core.documents.schema import Schema, schema_of
 
-PLACE = Path(__file__).parents[2] / "pgflowd" / "contract" / str(SCHEMA_VERSION)
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PARTS = "types.json"  # of documents; here each stands once
-BARE = {"runs show --input", "runs show --output", "config schema", "status --metrics"}
-SCHEMAS = {command: name for name, (_, found) in DOCUMENTS.items() for command in found}
-STREAMS = {"runs follow", "status --watch"} | {one for one in SCHEMAS if one.endswith("--follow")}
+KEYS = Path(__file__).parents[1] / "unit" / "document_keys.txt"
 FORMATS = FormatChecker()
-_FORMS = BARE | STREAMS | set(SCHEMAS)
 _SHORT = {"-f": "--follow"}
-
-
-def files() -> dict[str, str]:
-    """The text of each file by its name."""
-    types = Types(PARTS)
-    for name, each in TYPES.items():
-        types.add(name, each)
-    errors = types.schema_of([TYPES["Problem"]])
-    made = {"errors.json": _file("errors", errors, "Any command prints it on standard error.")}
-    for name, (each, commands) in DOCUMENTS.items():
-        shown = ", ".join(f"`pgflowd {command} --json`" for command in commands)
-        printed = f"{shown} prints it." if shown else "The API of the dashboard answers with it."
-        made[f"{name}.json"] = _file(name, types.document(each), printed)
-    named = {name: _described_type(name, each) for name, each in sorted(types.schemas.items())}
-    parts = _text({"$schema": DIALECT, "$defs": named})
-    return {**made, PARTS: parts.replace(f'"{PARTS}#', '"#')}
 
 
 def check(args: Sequence[str], out: str, err: str) -> None:
     """Hold what a command has printed against its schema, closed: it may have no other keys."""
-    words = _words_of(args)
-    if "--json" not in args or words in BARE:
+    kind = printed_by(args)
+    if "--json" not in args or kind is None:
         return
     if err.startswith("["):
-        validator("errors").validate(json.loads(err))
+        validator(list[ShownProblem]).validate(json.loads(err))
     if out:
-        documents = out.splitlines() if words in STREAMS else [out]
-        for document in documents:
-            validator(SCHEMAS[words]).validate(json.loads(document))
+        for document in _documents_in(out):
+            validator(kind).validate(document)
 
 
 @cache
-def validator(name: str, *, is_closed: bool = True) -> Draft202012Validator:
-    """Of the shipped schema of a document; a closed one refuses keys that it does not have."""
-    schema, parts = _read(f"{name}.json"), _read(PARTS)
-    if is_closed:
-        schema = _closed(schema)
-        parts["$defs"] = {name: _closed(part) for name, part in parts["$defs"].items()}
-        for part in parts["$defs"].values():
-            part.pop("unevaluatedProperties", None)  # where it is used there may be more keys
-    registry = Registry().with_resource(PARTS, Resource.from_contents(parts))
-    return Draft202012Validator(schema, registry=registry, format_checker=FORMATS)
+def validator(kind: Any) -> Draft202012Validator:
+    """Of the closed schema of a document."""
+    return Draft202012Validator(schema_of(kind, is_closed=True), format_checker=FORMATS)
+
+
+def printed_by(args: Sequence[str]) -> Any:
+    """The type of what a command prints with these arguments; None: no document."""
+    command: click.Command = cli
+    for arg in args:
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), arg) or command
+    prints: dict[str, Any] = getattr(command, "prints", {})
+    given = [option for option in (_SHORT.get(arg, arg) for arg in args) if option in prints]
+    return prints.get(given[0] if given else "")
+
+
+def keys() -> str:
+    """The keys of all documents and of their parts, with their types."""
+    lines, parts = [], dict[str, Schema]()
+    for name, kind in documents().items():
+        schema = schema_of(list[kind])  # which refers to the type
+        parts |= schema["$defs"]
+        lines.append(f"{name}: {_shape(schema['items'])}")
+    lines += [f"{name}: {_shape(parts[name])}" for name in sorted(parts)]
+    return "".join(f"{line}\n" for each in lines for line in _wrapped(each))
+
+
+def _wrapped(line: str) -> Iterable[str]:
+    return textwrap.wrap(
+        line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _shape(schema: Schema) -> str:
+    """A schema in few words."""
+    if "properties" in schema:
+        needed = schema["required"]
+        found = schema["properties"].items()
+        shown = (f"{key}{'' if key in needed else '?'} {_shape(one)}" for key, one in found)
+        return ", ".join(each for each in shown if not each.startswith("schema_version"))
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return "|".join(f"({_shape(one)})" if "properties" in one else _shape(one)
+                        for one in schema["anyOf"])  # fmt: skip
+    if "enum" in schema:
+        return "|".join("null" if word is None else f"'{word}'" for word in schema["enum"])
+    kinds = schema.get("type", "any")
+    if kinds == "array":
+        return f"[{_shape(schema.get('items', {}))}]"
+    if kinds == "object":
+        return f"{{{_shape(schema.get('additionalProperties', {}))}}}"
+    if isinstance(kinds, list):
+        return "|".join(_shape({**schema, "type": each}) for each in kinds)
+    return str(schema.get("format", kinds))
+
+
+def _documents_in(out: str) -> list[Any]:
+    """One document, or those of a stream, each on its line."""
+    try:
+        return [json.loads(out)]
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in out.splitlines()]
 
 
 @FORMATS.checks("date-time", raises=ValueError)
@@ -87,57 +113,6 @@ def _is_moment(value: object) -> bool:
     return not is_text or (value.endswith("Z") and bool(datetime.fromisoformat(value)))
 
 
-def _words_of(args: Sequence[str]) -> str:
-    """The words that call a command, with the option that changes what it prints."""
-    command: click.Command = cli
-    words = []
-    for arg in args:
-        if isinstance(command, click.Group):
-            inner = command.get_command(click.Context(command), arg)
-            if inner is not None:
-                command = inner
-                words.append(arg)
-    plain = " ".join(words)
-    options = {_SHORT.get(arg, arg) for arg in args}
-    return next((f"{plain} {one}" for one in options if f"{plain} {one}" in _FORMS), plain)
-
-
-def _file(name: str, schema: Schema, printed: str) -> str:
-    description = " ".join([printed, about(name)]).rstrip()
-    described_one = described(schema, name)
-    return _text({"$schema": DIALECT, "description": description, **described_one})
-
-
-def _described_type(name: str, schema: Schema) -> Schema:
-    if "enum" in schema:
-        words = [f"`{word}`: {means}" for word, means in words_of(name, schema).items()]
-        return {"description": "; ".join(words), **schema}
-    return {**({"description": about(name)} if about(name) else {}), **described(schema, name)}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, indent=2) + "\n"
-
-
-def _read(name: str) -> Any:
-    return json.loads((PLACE / name).read_text("utf-8"))
-
-
-def _closed(schema: Any) -> Any:
-    """The schema without other keys in any object; types get that where they are used."""
-    if isinstance(schema, list):
-        return [_closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _closed(one) for key, one in schema.items()}
-    is_object = "$ref" in schema or isinstance(schema.get("properties"), dict)
-    return {**closed, "unevaluatedProperties": False} if is_object else closed
-
-
 if __name__ == "__main__":
-    made = files()
-    PLACE.mkdir(parents=True, exist_ok=True)
-    for old in PLACE.glob("*.json"):
-        old.unlink()
-    for name, text in made.items():
-        (PLACE / name).write_text(text, "utf-8")
+    sys.stdout.write(f"{KEYS}\n")
+    KEYS.write_text(keys(), "utf-8")

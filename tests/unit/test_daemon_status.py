@@ -13,6 +13,7 @@ import pytest
 from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, sleeping, starting
 
+from pgflowd.core.documents import versioned
 from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
 from pgflowd.core.documents.health import is_ready
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
@@ -37,7 +38,7 @@ def facts(**children: ChildFacts) -> DaemonFacts:
 
 
 def document(tree: Tree, known: DaemonFacts) -> dict[str, Any]:
-    return status_of(tree, known).to_json()
+    return versioned(status_of(tree, known))
 
 
 def broken_beside(tree: Tree) -> Tree:

@@ -1,22 +1,21 @@
-"""The JSON Schemas of documents: made from the types, shipped, and strict where they should be."""
+"""Documents: how they become JSON, what their JSON Schemas say, and which keys clients rely on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from support import documents
-from support.document_table import DOCUMENTS, TYPES
-from support.document_types import Keys, Maybe, Types, either
-from support.key_meanings import TABLES, described, unused, words_of
 
-from pgflowd.core.documents import plain
+from pgflowd.cli import schemas
+from pgflowd.core.documents import FlowSlug, Format, Hidden, Inline, Named, Presence, encoded, shown
+from pgflowd.core.documents.schema import schema_of
 from pgflowd.core.statuses import StepStatus
 
 SIGNAL = {
@@ -25,91 +24,112 @@ SIGNAL = {
     "sent_at": "2026-11-19T10:00:00Z", "step": None, "task": None, "consumed_at": None,
     "session_role": "app",
 }  # fmt: skip
+ID = UUID(int=1)
+TEXT = {"type": "string"}
+
+
+class Wheel(NamedTuple):
+    size: float | None
 
 
 @dataclass(frozen=True)
-class Wheel:
-    size: float | None
+class Place:
+    """Where a cart is."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"size": self.size}
+    town: str
+    street: Hidden[str] = ""
 
 
 @dataclass(frozen=True)
 class Cart:
+    """A cart with wheels."""
+
     id: UUID
-    made_at: datetime
+    made_at: Annotated[datetime, Named("at"), "when it was made"]
     status: StepStatus | None
     load: Any
+    flow_slug: FlowSlug
     labels: Mapping[str, str]
     wheels: Sequence[Wheel]
-    spare: Wheel | None
-    owner: str | None
+    place: Inline[Place]
+    kind: Literal["hand", "horse"] | None = None
+    owner: Annotated[str | None, Presence.OPTIONAL] = None
+    code: Annotated[str, Format("uuid")] = str(ID)
+    age: timedelta = timedelta(seconds=90)
 
-    def to_json(self, count: int) -> dict[str, Any]:
-        document = plain({
-            "id": self.id, "at": self.made_at, "status": self.status, "load": self.load,
-            "labels": self.labels, "wheels": [wheel.to_json() for wheel in self.wheels],
-            "spare": self.spare and self.spare.to_json(), "count": count,
-        })  # fmt: skip
-        return document if self.owner is None else {**document, "owner": self.owner}
+    @property
+    @shown
+    def count(self) -> Annotated[int, "how many wheels it has"]:
+        return len(self.wheels)
 
-
-def test_the_shipped_schemas_are_those_of_the_types():
-    shipped = {file.name: file.read_text("utf-8") for file in documents.PLACE.glob("*.json")}
-
-    assert shipped == documents.files(), "run `make contract`"
+    @property
+    def is_whole(self) -> bool:
+        return self.count == 4
 
 
-def test_each_key_has_a_meaning_and_each_meaning_a_key():
-    types, used = Types(documents.PARTS), set[tuple[str, str]]()
-    for name, each in TYPES.items():
-        types.add(name, each)
-    for name, (each, _) in DOCUMENTS.items():
-        described(types.document(each), name, used)
-    for name, schema in types.schemas.items():
-        if "enum" in schema:
-            words_of(name, schema, used)
-        else:
-            described(schema, name, used)
-
-    known = {"all", *DOCUMENTS, *types.schemas}
-    assert unused(used) == []
-    assert [name for name in TABLES if name.partition(".")[0] not in known] == []
+CART = Cart(
+    ID, datetime(2026, 1, 1, tzinfo=UTC), StepStatus.FAILED, {"deep": [1]}, "mail", {"a": "b"},
+    [Wheel(1.5)], Place("Ulm", "Gasse"),
+)  # fmt: skip
 
 
-def test_each_of_them_is_a_schema_and_refers_to_types_that_there_are():
-    for file in documents.PLACE.glob("*.json"):
-        schema = json.loads(file.read_text("utf-8"))
-        Draft202012Validator.check_schema(schema)
-    used = "".join(documents.files().values())
-    for name in json.loads(documents.files()[documents.PARTS])["$defs"]:
-        assert f'#/$defs/{name}"' in used, f"nothing refers to {name}"
+def test_a_document_becomes_json_by_its_fields():
+    assert encoded(CART) == {
+        "id": str(ID), "at": "2026-01-01T00:00:00Z", "status": "failed", "load": {"deep": [1]},
+        "flow": "mail", "labels": {"a": "b"}, "wheels": [{"size": 1.5}], "town": "Ulm",
+        "kind": None, "code": str(ID), "age": 90.0, "count": 1,
+    }  # fmt: skip
 
 
-def test_the_schema_of_a_type_has_what_its_document_may_have():
-    types = Types("types.json")
-    types.add("Wheel", Wheel)
-    wheel = {"$ref": "types.json#/$defs/Wheel"}
+def test_values_of_users_are_json_already_however_deep_they_are():
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
 
-    schema = types.document({Keys: Cart, "kind": either("hand", None), "note": Maybe(str)})
+    assert encoded(Cart(ID, CART.made_at, None, deep, "m", {}, [], Place("Ulm")))["load"] is deep
 
-    assert types.schemas["Wheel"]["properties"] == {"size": {"type": ["number", "null"]}}
+
+def test_the_schema_of_a_document_has_what_it_may_have():
+    schema = schema_of(Cart)
+
+    assert schema["description"] == "A cart with wheels."
     assert schema["properties"] == {
-        "schema_version": {"const": 1},
-        "id": {"type": "string", "format": "uuid"},
-        "at": {"type": "string", "format": "date-time"},
-        "status": {"anyOf": [{"$ref": "types.json#/$defs/StepStatus"}, {"type": "null"}]},
+        "schema_version": {"description": "the version of the format, which is 1", "const": 1},
+        "id": {**TEXT, "format": "uuid"},
+        "at": {"description": "when it was made", **TEXT, "format": "date-time"},
+        "status": {"anyOf": [{"$ref": "#/$defs/StepStatus"}, {"type": "null"}]},
         "load": {},
-        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "wheels": {"type": "array", "items": wheel},
-        "spare": {"anyOf": [wheel, {"type": "null"}]},
-        "count": {"type": "integer"},
-        "owner": {"type": "string"},
-        "kind": {"anyOf": [{"const": "hand"}, {"type": "null"}]},
-        "note": {"type": "string"},
+        "flow": {"description": "the slug of the flow", **TEXT},
+        "labels": {"type": "object", "additionalProperties": TEXT},
+        "wheels": {"type": "array", "items": {"$ref": "#/$defs/Wheel"}},
+        "town": TEXT,
+        "kind": {"enum": ["hand", "horse", None]},
+        "owner": TEXT,
+        "code": {"description": "the code of an error or warning", **TEXT, "format": "uuid"},
+        "age": {"type": "number"},
+        "count": {"description": "how many wheels it has", "type": "integer"},
     }
-    assert set(schema["properties"]) - set(schema["required"]) == {"owner", "note"}
+    assert set(schema["properties"]) - set(schema["required"]) == {"owner"}
+    assert schema["$defs"]["Wheel"]["properties"] == {"size": {"type": ["number", "null"]}}
+    assert documents.validator(Cart).is_valid({"schema_version": 1, **encoded(CART)})
+
+
+def test_the_keys_that_clients_rely_on_are_those_that_were_promised():
+    text = documents.KEYS.read_text("utf-8")
+
+    assert text == documents.keys(), "renew it: .venv/bin/python tests/support/documents.py"
+
+
+@pytest.mark.parametrize("name", schemas.documents())
+def test_each_document_has_a_schema(name: str):
+    Draft202012Validator.check_schema(schema_of(schemas.documents()[name]))
+
+
+def test_the_command_prints_the_schema_of_a_document(pgflowd_docs):
+    assert pgflowd_docs("--schema", "runs-log-follow") == schema_of(
+        schemas.documents()["runs-log-follow"]
+    )
+    assert pgflowd_docs("--schema") == list(schemas.documents())
 
 
 def test_large_integers_are_integers():
@@ -128,10 +148,22 @@ def test_another_type_or_an_unknown_key_is_found_by_tests(change):
 
 def test_a_missing_key_is_found_and_users_may_meet_new_ones():
     lacking = {key: value for key, value in SIGNAL.items() if key != "dedup"}
-    shipped = documents.validator("signal", is_closed=False)
+    printed = Draft202012Validator(schema_of(schemas.documents()["runs-signal"]))
 
     with pytest.raises(ValidationError):
         documents.check(["runs", "signal", "--json"], json.dumps(lacking), "")
-    shipped.validate({**SIGNAL, "extra": 1})
+    printed.validate({**SIGNAL, "extra": 1})
     with pytest.raises(ValidationError):
-        shipped.validate({**SIGNAL, "signal_id": "7", "run_id": 7})
+        printed.validate({**SIGNAL, "signal_id": "7", "run_id": 7})
+
+
+@pytest.fixture
+def pgflowd_docs(capsys: pytest.CaptureFixture[str]):
+    """Run `pgflowd docs --json`; return what it prints."""
+    from pgflowd.cli.main import run
+
+    def printed(*args: str) -> Any:
+        assert run(["docs", *args, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return printed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Graph, LayoutCell, Net, Node, draw, mermaid
+from pgflowd.core.documents import versioned
+from pgflowd.core.graph import Graph, LayoutCell, Net, Node, draw, mermaid, placed
 from pgflowd.core.statuses import StepStatus
 
 WAYS = {  # from a sign, where a line may go on
@@ -89,7 +90,7 @@ def test_mermaid_is_not_confused_by_its_own_words():
 
 
 def test_json_has_places_and_edges():
-    drawn = graph("a", "b < a", "c < a", "d < a c").to_json()
+    drawn = versioned(placed(graph("a", "b < a", "c < a", "d < a c")))
 
     assert [(node["slug"], node["column"], node["row"]) for node in drawn["nodes"]] == [
         ("a", 0, 0),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.covers import covers
 from support.trees import ASLEEP, CRASH, REPLACE, ready, running, starting, state_of
 
-from pgflowd.core.documents.daemon import problems_of_children
+from pgflowd.core.documents.daemon_status import problems_of_children
 from pgflowd.core.messages import ConnectionGranted, FallingAsleep, SleepIfIdle
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.supervision import places
@@ -178,7 +178,7 @@ def test_who_waits_long_is_a_problem_with_the_number_that_would_do(facts_at):
 
 @pytest.fixture
 def facts_at():
-    from pgflowd.core.documents.daemon import DaemonFacts
+    from pgflowd.core.documents.daemon_status import DaemonFacts
 
     return lambda now: DaemonFacts(UUID(int=1), "t", "app1", "1", 1, 0.0, 0.0, now, now)
 

@@ -21,7 +21,7 @@ from support.trees import (
     worker,
 )
 
-from pgflowd.core.documents.daemon import state_of as daemon_state
+from pgflowd.core.documents.daemon_status import state_of as daemon_state
 from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.actions import LogWake

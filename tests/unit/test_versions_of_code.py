@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_what_is_served_gets_its_arguments_and_what_is_not_lacks_one(seed: int) 
     for slug in chance.sample(SLUGS, chance.randint(0, 2)):
         parameters = chance.choice([["run"], ["ctx"], ["item"], ["item=None", "input=None"]])
         new.retired(since=2, slug=slug)(handler(parameters))
-    shape, facts = old.shape(), facts_from(each.to_json() for each in facts_of(new.spec))
+    shape, facts = old.shape(), facts_from(asdict(each) for each in facts_of(new.spec))
 
     unserved = {step.slug: step for step in unserved_steps(shape, facts, 1)}
     steps = steps_of_version(new.spec, shape, 1)

@@ -61,7 +61,7 @@ def test_it_prints_a_link_serves_it_logs_and_ends(database, shop, place):
     )  # fmt: skip
     try:
         line = process.stdout.readline()
-        documents.check(["web"], line, "")
+        documents.check(["web", "--json"], line, "")
         link = json.loads(line)["link"]
         with httpx.Client(timeout=30) as browser:
             before = browser.get(f"http://127.0.0.1:{port}/")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
-from pgflowd.cli.problems import point_to_pages, problem_columns, problem_json
+from pgflowd.cli.problems import ShownProblem, point_to_pages, problem_columns, problem_json
 from pgflowd.core.definition.shape import undoable
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.server_connections import (
@@ -38,7 +38,40 @@ UNREADABLE = {"E101", "E107", "E109"}  # with these the URL of the database is u
 INCOMPLETE = {"E210", "E211", "E212"}  # with these some flows of the code are unknown
 
 
-@click.command(cls=Command)
+class CheckedSchedule(TypedDict):
+    name: str
+    when: Annotated[str, "its expression in words"]
+
+
+class CheckedFlow(TypedDict):
+    """A flow of the code, and how the one of the database differs from it."""
+
+    flow: str
+    entry: Annotated[str, "the entry of `[pgflowd] flows` that has it"]
+    place: str | None
+    database: Annotated[Literal["same", "differs", "missing"] | None, "null if it was not asked"]
+    undo: Annotated[list[str], "the steps that have an undo handler"]
+    undoes: str | None
+    schedules: Annotated[list[CheckedSchedule], "those of its code"]
+
+
+class CheckedConnections(TypedDict):
+    daemon: Annotated[int, "how many the daemon opens at most"]
+    handlers: Annotated[int, "how many handlers open at most by `ctx.conn()`"]
+    others: Annotated[int | None, "how many others have now"]
+    server: Annotated[int | None, "how many the server allows"]
+
+
+class Checked(TypedDict):
+    """What a check has found."""
+
+    ok: Annotated[bool, "whether there is no error"]
+    problems: list[ShownProblem]
+    flows: Annotated[list[CheckedFlow], "those of the config"]
+    connections: Annotated[CheckedConnections, "how many there may be"]
+
+
+@click.command(cls=Command, prints=Checked)
 @click.option("--offline", is_flag=True, help="Do not connect to the database.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @pass_app
@@ -66,15 +99,15 @@ def check(app: App, offline: bool, strict: bool) -> None:
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
     most = most_of_daemon(len(served), settings.database.max_connections)
-    connections = dict[str, int | None](daemon=most, handlers=handlers, others=None, server=None)
+    connections = CheckedConnections(daemon=most, handlers=handlers, others=None, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
     found, ignored = problems, settings.check.ignore
     problems = [problem for problem in found if problem.code not in ignored]
     is_fine = not any(strict or not problem.is_warning for problem in problems)
     if app.json:
-        listed = [problem_json(app, problem) for problem in problems]
-        app.print_document(ok=is_fine, problems=listed, flows=flows, connections=connections)
+        told = [problem_json(app, problem) for problem in problems]
+        app.print_document(Checked(ok=is_fine, problems=told, flows=flows, connections=connections))
     else:
         _print(app, problems, discovered.flows, connections)
         if left := len(found) - len(problems):
@@ -83,7 +116,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
         app.exit(ExitCode.NO)
 
 
-def _entry(flow: DiscoveredFlow) -> dict[str, Any]:
+def _entry(flow: DiscoveredFlow) -> CheckedFlow:
     """What `--json` has of a flow, before the database is asked."""
     return {
         "flow": flow.slug,
@@ -99,8 +132,8 @@ def _entry(flow: DiscoveredFlow) -> dict[str, Any]:
 def _in_database(
     app: App,
     discovered: Discovered,
-    flows: Sequence[dict[str, Any]],
-    connections: dict[str, int | None],
+    flows: Sequence[CheckedFlow],
+    connections: CheckedConnections,
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db import schema
@@ -133,7 +166,7 @@ def _in_database(
 
 
 def _too_few(
-    app: App, server: ServerConnections, connections: dict[str, int | None]
+    app: App, server: ServerConnections, connections: CheckedConnections
 ) -> Iterator[Problem]:
     """A warning if the server allows less than daemon, handlers and others need."""
     name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
@@ -142,13 +175,14 @@ def _too_few(
     if not setting:
         daemon = min(daemon, automatic_budget(server.left + held))
     others = server.allowed - server.left - held
-    connections |= {"daemon": daemon, "others": others, "server": server.allowed}
+    connections["daemon"], connections["others"] = daemon, others
+    connections["server"] = server.allowed
     if problem := shortage(server, daemon=daemon, held=held, handlers=handlers):
         yield problem
 
 
 def _compared(
-    app: App, conn: psycopg.Connection[Any], flow: DiscoveredFlow, entry: dict[str, Any]
+    app: App, conn: psycopg.Connection[Any], flow: DiscoveredFlow, entry: CheckedFlow
 ) -> Iterator[Problem]:
     """Problems where a flow in the database differs from the code."""
     from pgflowd.db.definitions import runs_of_first_version, unserved_versions
@@ -176,7 +210,7 @@ def _compared(
             yield Problem("W310", f"{slug}: {each.text}", PLACE, each.remedy(slug))
 
 
-def _schedules(flow: DiscoveredFlow) -> list[dict[str, Any]]:
+def _schedules(flow: DiscoveredFlow) -> list[CheckedSchedule]:
     """The schedules of a flow in the code, in words."""
     from pgflowd.core.ticks import in_words
 
@@ -237,7 +271,7 @@ def _print(
     app: App,
     problems: Sequence[Problem],
     flows: Sequence[DiscoveredFlow],
-    connections: dict[str, int | None],
+    connections: CheckedConnections,
 ) -> None:
     for each in [each for flow in flows for each in _schedules(flow)]:
         app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))

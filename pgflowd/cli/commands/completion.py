@@ -6,6 +6,8 @@ The script calls `pgflowd` for suggestions, so it never becomes outdated.
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
@@ -16,7 +18,12 @@ from pgflowd.cli.main import COMPLETE_VARIABLE
 AT_LOADING = '    _pgflowd_completion "$@"'
 
 
-@click.command(cls=Command)
+class CompletionScript(TypedDict):
+    shell: Annotated[str, "the shell"]
+    script: Annotated[str, "what the shell is to read"]
+
+
+@click.command(cls=Command, prints=CompletionScript)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @pass_app
 def completion(app: App, shell: str) -> None:
@@ -31,4 +38,4 @@ def completion(app: App, shell: str) -> None:
     script = ShellComplete.source(kind(click.Command(None), {}, "pgflowd", COMPLETE_VARIABLE))
     # click's zsh script, once zsh has loaded it from a file, forgets to complete the second time
     script = script.replace(AT_LOADING, f"    compdef _pgflowd_completion pgflowd\n{AT_LOADING}")
-    app.print_result(script, shell=shell, script=script)
+    app.print_result(script, CompletionScript(shell=shell, script=script))

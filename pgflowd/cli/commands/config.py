@@ -8,7 +8,7 @@ The output of `config show` is a valid config file.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import click
 
@@ -16,6 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
 from pgflowd.core.settings.show import (
     Row,
+    Variable,
     json_schema,
     pyproject_schema,
     rows,
@@ -23,6 +24,18 @@ from pgflowd.core.settings.show import (
     toml_value,
     variables,
 )
+
+
+class ShownConfig(TypedDict):
+    file: Annotated[str | None, "the config file; null if there is none"]
+    settings: Annotated[
+        dict[str, Any],
+        "the keys by their sections; with `--origin` each is an object of `value` and `origin`",
+    ]
+
+
+class Variables(TypedDict):
+    variables: Annotated[list[Variable], "one for each key"]
 
 
 @click.group(cls=Group)
@@ -34,7 +47,7 @@ def config() -> None:
     """
 
 
-@config.command()
+@config.command(prints=ShownConfig)
 @click.option("--origin", is_flag=True, help="Add the origin of each value.")
 @pass_app
 def show(app: App, origin: bool) -> None:
@@ -46,7 +59,7 @@ def show(app: App, origin: bool) -> None:
     found = list(rows(app.settings))
     file = app.settings.file
     lines = [*([f"# {file}"] if file else []), *_toml(found, origin)]
-    app.print_result("\n".join(lines), file=file, settings=_nested(found, origin))
+    app.print_result("\n".join(lines), ShownConfig(file=file, settings=_nested(found, origin)))
 
 
 @config.command()
@@ -65,7 +78,7 @@ def schema(app: App, pyproject: bool) -> None:
     app.print_json(pyproject_schema() if pyproject else json_schema())
 
 
-@config.command()
+@config.command(prints=Variables)
 @pass_app
 def env(app: App) -> None:
     """Print the environment variable of each key.
@@ -80,7 +93,7 @@ def env(app: App) -> None:
     listed = list(variables())
     rows = [(each.name, f"{each.section}.{each.key}", toml_value(each.default)) for each in listed]
     table = app.out.table(("VARIABLE", "KEY", "DEFAULT"), rows, losing=("DEFAULT", "KEY"))
-    app.print_result(table, variables=[each._asdict() for each in listed])
+    app.print_result(table, Variables(variables=listed))
 
 
 def _toml(found: list[Row], origin: bool) -> list[str]:

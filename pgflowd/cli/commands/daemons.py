@@ -6,8 +6,10 @@ They need the database and no daemon here. `cli.terminal.daemon_view` prints dae
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Annotated, TypedDict
+from uuid import UUID
 
 import click
 
@@ -17,12 +19,24 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_daemon, find_worker
 from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER
 from pgflowd.cli.terminal.daemon_view import print_daemon, print_daemons
+from pgflowd.core.documents import Words
+from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.text import short_id
 from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.errors import AccessDenied
 
-if TYPE_CHECKING:
-    from pgflowd.core.documents.daemons import ListedDaemon
+
+class Daemons(TypedDict):
+    daemons: Annotated[Sequence[ListedDaemon], "those of all machines, as the database knows them"]
+
+
+class RestartedWorker(TypedDict):
+    """Exit code 4 for a worker without a process: one that is unknown, has stopped, or sleeps."""
+
+    worker_id: UUID
+    result: Annotated[
+        str, Words(("restarting", "repeated")), "`repeated` if it was to be replaced already"
+    ]
 
 
 @click.group(cls=Group)
@@ -34,7 +48,7 @@ def daemons() -> None:
     """
 
 
-@daemons.command("list")
+@daemons.command("list", prints=Daemons)
 @pass_app
 def list_(app: App) -> None:
     """List the daemons of all machines; with -v also their processes and problems.
@@ -46,14 +60,14 @@ def list_(app: App) -> None:
     """
     found = _read(app)
     if app.json:
-        app.print_document(daemons=[each.to_json() for each in found])
+        app.print_document(Daemons(daemons=found))
     elif found:
         print_daemons(app, found)
     else:
         app.note("no daemon has told how it is; `pgflowd serve` starts one")
 
 
-@daemons.command()
+@daemons.command(prints=ListedDaemon)
 @click.argument("daemon", metavar="DAEMON", type=DAEMON)
 @pass_app
 def show(app: App, daemon: str) -> None:
@@ -67,12 +81,12 @@ def show(app: App, daemon: str) -> None:
     daemons = _read(app)
     found = find_daemon(daemons, daemon)
     if app.json:
-        app.print_document(**found.to_json())
+        app.print_document(found)
     else:
         print_daemon(app, found, daemons)
 
 
-@daemons.command()
+@daemons.command(prints=RestartedWorker)
 @click.argument("worker_word", metavar="WORKER", type=WORKER)
 @REASON_OPTION
 @pass_app
@@ -95,7 +109,7 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
     known = "is to be replaced already"
     does = known if result == "repeated" else "finishes its tasks, and is replaced then"
     text = f"the worker {short_id(worker_id)} {does}"
-    app.print_result(text, worker_id=worker_id, result=result)
+    app.print_result(text, RestartedWorker(worker_id=worker_id, result=result))
 
 
 def _read(app: App) -> list[ListedDaemon]:

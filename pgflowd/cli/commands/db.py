@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import click
 
@@ -15,11 +16,31 @@ from pgflowd.cli.commands.db_settings import set_, settings
 from pgflowd.cli.connect import open_connection
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import NumberParam
-from pgflowd.cli.problems import print_problems, problem_json
+from pgflowd.cli.problems import ShownProblem, print_problems, problem_json
+from pgflowd.core.documents.settings import Migrated
 from pgflowd.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from pgflowd.db.schema import Migrated, SchemaStatus
+    from pgflowd.db.schema import SchemaStatus
+
+
+class ShownSchema(TypedDict):
+    """The versions of server, pgmq and schema."""
+
+    server: str
+    pgmq: str | None
+    core: Annotated[str, "the functions of schema `pgflow`: our own, or those of upstream"]
+    version: Annotated[int | None, "the version of the schema; null if there is none"]
+    needed: Annotated[int, "the version that this pgflowd needs"]
+    release: Annotated[str | None, "the pgflowd that installed it"]
+    applied_at: Annotated[datetime | None, "when"]
+    applied_by: Annotated[str | None, "who"]
+    functions_differ: Annotated[bool, "whether functions are not those of this pgflowd"]
+    problem: Annotated[ShownProblem | None, "what is wrong; null if nothing is"]
+
+
+class Script(TypedDict):
+    sql: Annotated[str, "the script"]
 
 
 @click.group(cls=Group)
@@ -31,7 +52,7 @@ def db() -> None:
     """
 
 
-@db.command()
+@db.command(prints=ShownSchema)
 @pass_app
 def status(app: App) -> None:
     """Print the versions of server, pgmq and schema; exit code 1 if they do not fit.
@@ -44,14 +65,14 @@ def status(app: App) -> None:
     with open_connection(app) as conn:
         found = schema.status(conn)
     lines = [f"{name:<10}{value}" for name, value in _status_lines(found)]
-    app.print_result("\n".join(lines), **_status_fields(app, found))
+    app.print_result("\n".join(lines), _shown(app, found))
     if found.problem:
         if not app.json:
             print_problems(app, [found.problem])
         app.exit(ExitCode.NO)
 
 
-@db.command()
+@db.command(prints=Migrated)
 @click.option("--to", type=NumberParam(min=1), metavar="N", help="Stop at this version.")
 @click.option("--dry-run", is_flag=True, help="Execute it, then roll back.")
 @pass_app
@@ -66,14 +87,10 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
     with open_connection(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
         done = schema.migrate(conn, to, dry_run)
-    app.print_result(
-        "\n".join(_migrated_lines(done)),
-        before=done.before, after=done.after, core=done.core, migrations=done.migrations,
-        dry_run=done.dry_run, is_repeated=done.is_repeated,
-    )  # fmt: skip
+    app.print_result("\n".join(_migrated_lines(done)), done)
 
 
-@db.command()
+@db.command(prints=Script)
 @click.argument("what", type=click.Choice(["roles"]), required=False)
 @click.option(
     "--from",
@@ -98,14 +115,14 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     if what and from_ is not None:
         raise click.UsageError("--from cannot be used with roles")
     text = schema.roles_sql() if what else schema.sql(from_)
-    app.print_result(text.rstrip("\n"), sql=text)
+    app.print_result(text.rstrip("\n"), Script(sql=text))
 
 
 for _command in (settings, set_):
     db.add_command(_command)
 
 
-def _status_fields(app: App, found: SchemaStatus) -> dict[str, Any]:
+def _shown(app: App, found: SchemaStatus) -> ShownSchema:
     record = found.state.record
     return {
         "server": found.state.server,

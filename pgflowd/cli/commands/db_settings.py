@@ -7,7 +7,8 @@ The database says which settings there are, and what each takes.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
 
 import click
 
@@ -15,11 +16,22 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import SETTING
+from pgflowd.core.documents.settings import SharedSetting
 from pgflowd.core.json import encode
 from pgflowd.errors import OutputError
 
 
-@click.command(cls=Command)
+class SharedSettings(TypedDict):
+    settings: Annotated[Sequence[SharedSetting], "by their names"]
+
+
+class ChangedSetting(TypedDict):
+    name: str
+    value: Annotated[Any, "its value now"]
+    old: Annotated[Any, "its value before"]
+
+
+@click.command(cls=Command, prints=SharedSettings)
 @pass_app
 def settings(app: App) -> None:
     """Print the settings that all daemons on the database share; with -v what each takes.
@@ -35,7 +47,7 @@ def settings(app: App) -> None:
         found = execute(conn, list_settings())
         now = execute(conn, database_time())
     if app.json:
-        app.print_document(settings=[one.to_json() for one in found])
+        app.print_document(SharedSettings(settings=found))
         return
     rows = []
     for one in found:
@@ -48,7 +60,7 @@ def settings(app: App) -> None:
     app.print_table(titles, rows, losing=["CHANGED"])
 
 
-@click.command("set", cls=Command)
+@click.command("set", cls=Command, prints=ChangedSetting)
 @click.argument("name", metavar="NAME", type=SETTING)
 @click.argument("value", metavar="VALUE")
 @pass_app
@@ -74,7 +86,7 @@ def set_(app: App, name: str, value: str) -> None:
                 raise
             raise click.UsageError(f"{error.text}; {error.next}") from error
     text = f"{name} is {_shown(wanted)} now; it was {_shown(old)}"
-    app.print_result(text, name=name, value=wanted, old=old)
+    app.print_result(text, ChangedSetting(name=name, value=wanted, old=old))
 
 
 def _value(word: str) -> Any:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, TypedDict
 
 import click
 
@@ -25,7 +26,14 @@ from pgflowd.errors import AccessDenied
 _NARROW = 60  # below this many columns a text goes on lines of its own
 
 
-@click.command(cls=Command)
+class Findings(TypedDict):
+    """What a doctor has examined."""
+
+    ok: Annotated[bool, "whether there is no error"]
+    findings: Annotated[Sequence[Finding], "what was examined"]
+
+
+@click.command(cls=Command, prints=Findings)
 @click.argument(
     "sections",
     metavar="[SECTION]...",
@@ -97,8 +105,8 @@ def _print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:
             _print_finding(app, finding)
     errors = [finding for finding in printed if finding.state == FindingState.ERROR]
     if app.json:
-        listed = [{**asdict(finding), "text": app.hide(finding.text)} for finding in printed]
-        app.print_document(ok=not errors, findings=listed)
+        listed = [replace(finding, text=app.hide(finding.text)) for finding in printed]
+        app.print_document(Findings(ok=not errors, findings=listed))
     return errors
 
 

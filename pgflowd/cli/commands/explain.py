@@ -6,6 +6,9 @@ They are those of `docs/errors`. It needs neither a config nor a database.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -14,10 +17,22 @@ from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import ParamType
 from pgflowd.cli.terminal.error_page_view import code_lines, page_lines
-from pgflowd.core.documents.error_pages import found_in, group_of, nearest_codes
+from pgflowd.core.documents.error_pages import (
+    ErrorPage,
+    ListedCode,
+    found_in,
+    listed_codes,
+    nearest_codes,
+)
 from pgflowd.core.redact import one_line
 from pgflowd.errors import TITLES
 from pgflowd.host.pages import error_page, error_texts
+
+
+class Codes(TypedDict):
+    """`explain` and `explain WORDS` print it. Exit code 4 for words that no page has."""
+
+    codes: Annotated[Sequence[ListedCode], "the codes that were found"]
 
 
 class CodeParam(ParamType):
@@ -36,7 +51,7 @@ class CodeParam(ParamType):
         ]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=ErrorPage | Codes)
 @click.argument("code", nargs=-1, type=CodeParam(), metavar="[CODE | WORDS]")
 @pass_app
 def explain(app: App, code: tuple[str, ...]) -> None:
@@ -52,7 +67,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     if words.upper() in TITLES:
         page = error_page(words.upper())
         if app.json:
-            app.print_document(**page.to_json())
+            app.print_document(page)
         else:
             app.print("\n".join(page_lines(page, app.out)))
         return
@@ -64,8 +79,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
         shown = one_line(words, 60)
         raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")
     if app.json:
-        found = [{"code": each, "title": TITLES[each], "group": group_of(each)} for each in codes]
-        app.print_document(codes=found)
+        app.print_document(Codes(codes=listed_codes(codes)))
         return
     app.print("\n".join(code_lines(codes, app.out)))
     app.note("`pgflowd explain CODE` says more about one of them")

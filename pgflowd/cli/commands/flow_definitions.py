@@ -8,7 +8,7 @@ prints what differs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import click
 
@@ -20,7 +20,7 @@ from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, OPTION_VALUE
 from pgflowd.cli.problems import for_each, print_problems
 from pgflowd.cli.terminal.flow_view import print_comparison
-from pgflowd.core.definition.option_values import TUNABLE, option_text
+from pgflowd.core.definition.option_values import TUNABLE, OptionValues, option_text
 from pgflowd.core.definition.options import Owner
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import unknown_flow
@@ -36,7 +36,61 @@ if TYPE_CHECKING:
 flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 
-@click.command(cls=Command)
+class FlowDiff(TypedDict):
+    """A flow in the code, compared with the one in the database."""
+
+    flow: str
+    place: Annotated[str | None, "where it is in the code"]
+    exists: Annotated[bool, "whether the database has it"]
+    same: Annotated[bool, "whether the shapes are the same"]
+    version: Annotated[str | None, "the version that was compared"]
+    current: Annotated[str | None, "the current one"]
+    differences: Annotated[Sequence[str], "of the shapes"]
+    options: Annotated[Sequence[OptionValues], "those of which not all values are the same"]
+
+
+class DeployedFlow(TypedDict):
+    flow: str
+    result: Annotated[
+        Literal["created", "changed", "unchanged", "versioned", "current"],
+        "`versioned` if a changed shape has become the next version, `current` if an older one is"
+        " current again",
+    ]
+    changes: Annotated[Sequence[str], "of options"]
+    version: Annotated[str, "its flow in the database"]
+
+
+class DeployedFlows(TypedDict):
+    flows: Annotated[list[DeployedFlow], "those of the config"]
+
+
+class FlowScripts(TypedDict):
+    sql: Annotated[dict[str, str], "a script for each slug"]
+
+
+class CurrentFlow(TypedDict):
+    flow: str
+    current: Annotated[str, "the flow in the database to which starts go"]
+
+
+class DeletedVersions(TypedDict):
+    flow: str
+    deleted: Annotated[Sequence[str], "the versions that were deleted"]
+
+
+class OptionChange(TypedDict):
+    option: Annotated[str, "its name"]
+    before: Annotated[Any, "its value before"]
+    after: Annotated[Any, "its value now"]
+
+
+class ChangedOptions(TypedDict):
+    flow: str
+    step: Annotated[str | None, "the slug of the step; null for options of the flow"]
+    changes: Annotated[list[OptionChange], "those that were made"]
+
+
+@click.command(cls=Command, prints=FlowDiff)
 @flow_argument
 @pass_app
 def diff(app: App, flow: str) -> None:
@@ -57,11 +111,12 @@ def diff(app: App, flow: str) -> None:
         problems = unserved_versions(conn, code.code) if found.shape else []
     is_same = found.exists and not found.shape
     if app.json:
-        app.print_document(
+        document = FlowDiff(
             flow=flow, place=code.place, exists=found.exists, same=is_same,
             version=found.flow_slug or None, current=found.current or None,
-            differences=found.shape, options=[each.to_json() for each in found.values],
+            differences=found.shape, options=found.values,
         )  # fmt: skip
+        app.print_document(document)
     else:
         print_comparison(app, flow, code.place, found)
     if problems:
@@ -70,7 +125,7 @@ def diff(app: App, flow: str) -> None:
         app.exit(ExitCode.NO)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints={"": DeployedFlows, "--sql": FlowScripts})
 @click.argument("flow", metavar="[FLOW]...", type=FLOW, nargs=-1)
 @click.option(
     "--take-code", is_flag=True, help="Let the code's options replace those tuned in the database."
@@ -102,13 +157,13 @@ def deploy(
             one.slug: flows.script(one.slug, one.shape or {}, one.place, may_change=yes)
             for one in chosen
         }
-        app.print_result("\n\n".join(texts.values()), sql=texts)
+        app.print_result("\n\n".join(texts.values()), FlowScripts(sql=texts))
         return
     width = max((len(one.slug) for one in chosen), default=0)
     warnings: list[Problem] = []
     with database(app) as conn:
 
-        def one_deployed(one: DiscoveredFlow) -> tuple[str, dict[str, Any]]:
+        def one_deployed(one: DiscoveredFlow) -> tuple[str, DeployedFlow]:
             may_change, shape = _may_change(app, conn, one, yes=yes), one.shape or {}
             done = flows.deploy(
                 conn, one.slug, shape, take_code=take_code, may_change=may_change, code=code
@@ -157,19 +212,21 @@ def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) 
     return True
 
 
-def _told(slug: str, width: int, done: Deployed, *, is_version: bool) -> tuple[str, dict[str, Any]]:
+def _told(slug: str, width: int, done: Deployed, *, is_version: bool) -> tuple[str, DeployedFlow]:
     """What a deployment has done, as text and as document."""
+    result: Literal["created", "changed", "unchanged", "versioned", "current"]
     result = "created" if done.is_new else "changed" if done.changes else "unchanged"
     text = f"{slug:<{width}}  {result}"
     if is_version:
         result = "versioned" if done.is_new else "current"
         text = f"{slug:<{width}}  starts go to {done.flow_slug} now"
     lines = [text, *(f"{'':<{width}}  {change}" for change in done.changes)]
-    document = {"flow": slug, "result": result, "changes": done.changes}
-    return "\n".join(lines), {**document, "version": done.flow_slug}
+    return "\n".join(lines), DeployedFlow(
+        flow=slug, result=result, changes=done.changes, version=done.flow_slug
+    )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=CurrentFlow)
 @flow_argument
 @pass_app
 def rollback(app: App, flow: str) -> None:
@@ -189,10 +246,10 @@ def rollback(app: App, flow: str) -> None:
             raise unknown_flow(flow, known)
         with translated(conn):
             current = execute(conn, versions.rollback(flow))
-    app.print_result(f"{flow}: starts go to {current}", flow=flow, current=current)
+    app.print_result(f"{flow}: starts go to {current}", CurrentFlow(flow=flow, current=current))
 
 
-@click.command("prune-versions", cls=Command)
+@click.command("prune-versions", cls=Command, prints=DeletedVersions)
 @flow_argument
 @pass_app
 def prune_versions(app: App, flow: str) -> None:
@@ -217,10 +274,10 @@ def prune_versions(app: App, flow: str) -> None:
             if execute(conn, flows.flow_shape(undo_flow)) is not None:
                 gone = [*gone, *execute(conn, versions.prune_versions(undo_flow))]
     text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
-    app.print_result(text, flow=flow, deleted=gone)
+    app.print_result(text, DeletedVersions(flow=flow, deleted=gone))
 
 
-@click.command("set", cls=Command)
+@click.command("set", cls=Command, prints=ChangedOptions)
 @click.argument("target", metavar="FLOW[/STEP]", type=FLOW)
 @click.argument("given", metavar="OPTION=VALUE...", type=OPTION_VALUE, nargs=-1, required=True)
 @pass_app
@@ -244,19 +301,20 @@ def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
     of_steps = [name for name, _ in given if Owner.FLOW not in TUNABLE[name].owners]
     if of_steps and not step:
         raise click.UsageError(f"{of_steps[0]} is an option of a step: name it, as in {flow}/STEP")
-    changes = []
+    changes: list[OptionChange] = []
     with database(app) as conn:
         if flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         with translated(conn), conn.transaction():
             for name, value in given:
                 before = execute(conn, set_option(flow, step, TUNABLE[name].json_name, value))
-                changes.append({"option": name, "before": before, "after": value})
+                changes.append(OptionChange(option=name, before=before, after=value))
     texts = [
         f"{target}: {each['option']} {option_text(each['before'])} → {option_text(each['after'])}"
         for each in changes
     ]
-    app.print_result("\n".join(texts), flow=flow, step=step or None, changes=changes)
+    document = ChangedOptions(flow=flow, step=step or None, changes=changes)
+    app.print_result("\n".join(texts), document)
 
 
 def flows_in_code(app: App) -> Discovered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import click
 
@@ -15,7 +15,21 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import UnknownFlow
 
 
-@click.command(cls=Command)
+class StepSchema(TypedDict):
+    step: str
+    parameters: Annotated[dict[str, Any], "the JSON Schema of what the step takes, by names"]
+    output: Annotated[dict[str, Any] | None, "the JSON Schema of what it returns"]
+
+
+class FlowSchema(TypedDict):
+    """The JSON Schemas of a flow. Of types that are not decoded there is none."""
+
+    flow: str
+    input: Annotated[dict[str, Any] | None, "the JSON Schema of what runs take, or null"]
+    steps: Annotated[list[StepSchema], "its steps"]
+
+
+@click.command(cls=Command, prints=FlowSchema)
 @flow_argument
 @click.option("--step", metavar="SLUG", type=STEP, help="Only this step.")
 @pass_app
@@ -36,6 +50,6 @@ def schema(app: App, flow: str, step: str | None) -> None:
         raise UnknownFlow(f"flow {flow} has no step '{step}'", next=remedy)
     none: dict[str, Any] = {"parameters": {}, "output": None}
     chosen = [step] if step else slugs
-    steps = [{"step": slug, **code.schemas.get(slug, none)} for slug in chosen]
-    found = {"flow": flow, "input": shape.get("inputSchema"), "steps": steps}
-    app.print_result(json.dumps(found, indent=2, ensure_ascii=False), **found)
+    steps: list[Any] = [{"step": slug, **code.schemas.get(slug, none)} for slug in chosen]
+    found = FlowSchema(flow=flow, input=shape.get("inputSchema"), steps=steps)
+    app.print_result(json.dumps(found, indent=2, ensure_ascii=False), found)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
+
 import click
 
 from pgflowd.cli.app import App, pass_app
@@ -10,11 +13,15 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import DURATION, FLOW
 from pgflowd.cli.terminal.flow_view import print_stats
-from pgflowd.core.documents.statistics import stats_of
+from pgflowd.core.documents.statistics import FlowStats, stats_of
 from pgflowd.core.lookup import unknown_flow
 
 
-@click.command(cls=Command)
+class AllStats(TypedDict):
+    flows: Annotated[Sequence[FlowStats], "by their names"]
+
+
+@click.command(cls=Command, prints=AllStats)
 @click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
 @click.option(
     "--since", type=DURATION, default="1h", metavar="DUR", help="Within this time; 1h by default."
@@ -42,6 +49,6 @@ def stats(app: App, flow: str | None, since: float) -> None:
         buckets = execute(conn, flow_buckets(flow, since)) if app.json else {}
     found = stats_of(works, steps, since, buckets)
     if app.json:
-        app.print_document(flows=[each.to_json() for each in found])
+        app.print_document(AllStats(flows=found))
     else:
         print_stats(app, found)

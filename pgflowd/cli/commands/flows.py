@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
@@ -37,11 +39,45 @@ from pgflowd.cli.terminal.flow_view import (
     print_versions,
 )
 from pgflowd.cli.verbs import changing
+from pgflowd.core.documents import Inline
+from pgflowd.core.documents.flow_grid import FlowGrid
+from pgflowd.core.documents.flows import ListedFlow, ListedLimit, Version, WorkerCaps
+from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.graph import FlowGraph
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.verbs import DELETE_FLOW, PAUSE_FLOW, RESUME_FLOW
 
 if TYPE_CHECKING:
     import psycopg
+
+
+class ListedFlows(TypedDict):
+    flows: Annotated[Sequence[ListedFlow], "by their names"]
+
+
+class FlowDetails(NamedTuple):
+    """A flow, and what is known of it."""
+
+    flow: Inline[ListedFlow]
+    shape: Annotated[Mapping[str, Any], "its definition, as runtimes and database compare flows"]
+    caps: Annotated[Sequence[WorkerCaps], "of each living worker that has some"]
+    versions: Annotated[Sequence[Version], "all its versions; empty if the shape has never changed"]
+    schedules: Annotated[Sequence[ListedSchedule], "as `schedules list` prints them"]
+    grid: Annotated[FlowGrid, "its newest 30 runs that have begun"]
+
+
+class ChangedFlow(TypedDict):
+    flow: str
+    changed: Annotated[bool, "whether anything changed: false if it was so already"]
+
+
+class DeletedFlow(TypedDict):
+    flow: str
+    deleted: Annotated[bool, "whether it was deleted"]
+
+
+class FlowLimits(TypedDict):
+    limits: Annotated[Sequence[ListedLimit], "those of the flow that are in use"]
 
 
 @click.group(cls=Group)
@@ -57,7 +93,7 @@ for command in (diff, deploy, set_, rollback, prune_versions):
     flows.add_command(command)
 
 
-@flows.command("list")
+@flows.command("list", prints=ListedFlows)
 @pass_app
 def list_(app: App) -> None:
     """List the flows in the database, with their queued and running tasks.
@@ -74,13 +110,14 @@ def list_(app: App) -> None:
         found = execute(conn, list_flows(with_old=app.verbose))
         now = execute(conn, database_time())
     imports = import_times(app)
+    found = [replace(flow, import_s=imports.get(flow.flow_slug)) for flow in found]
     if app.json:
-        app.print_document(flows=[flow.to_json(imports.get(flow.flow_slug)) for flow in found])
+        app.print_document(ListedFlows(flows=found))
     else:
-        print_flows(app, found, imports, now)
+        print_flows(app, found, now)
 
 
-@flows.command()
+@flows.command(prints=FlowDetails)
 @flow_argument
 @pass_app
 def show(app: App, flow: str) -> None:
@@ -107,21 +144,15 @@ def show(app: App, flow: str) -> None:
         versions = execute(conn, versions_of(flow))
         schedules = execute(conn, list_schedules(flow))
         grid = execute(conn, flow_grid(flow)) if app.json else None
-    import_s = import_times(app).get(flow)
-    if app.json:
-        listed = [worker.to_json() for worker in caps]
-        numbered = [version.to_json() for version in versions]
-        document = row.to_json(import_s)
-        app.print_document(
-            **document, shape=shape, caps=listed, versions=numbered,
-            schedules=[each.to_json() for each in schedules], grid=grid and grid.to_json(),
-        )  # fmt: skip
+    row = replace(row, import_s=import_times(app).get(flow))
+    if grid is not None:
+        app.print_document(FlowDetails(row, shape, caps, versions, schedules, grid))
     else:
-        print_flow(app, row, shape, import_s, caps, schedules, now)
+        print_flow(app, row, shape, caps, schedules, now)
         print_versions(app, versions, now)
 
 
-@flows.command()
+@flows.command(prints=FlowGraph)
 @flow_argument
 @click.option("--run", "run_word", metavar="RUN", type=RUN, help="Show the status of its steps.")
 @click.option(
@@ -155,10 +186,10 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
 
 
 for verb in (PAUSE_FLOW, RESUME_FLOW):
-    flows.add_command(changing(verb, "flow", FLOW, unknown_to))
+    flows.add_command(changing(verb, "flow", FLOW, unknown_to, ChangedFlow))
 
 
-@flows.command()
+@flows.command(prints=DeletedFlow)
 @flow_argument
 @click.option("--force", is_flag=True, help="Also delete active runs.")
 @REASON_OPTION
@@ -188,10 +219,10 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         for slug in slugs:
             performing.run_sync(conn, operations.perform(DELETE_FLOW, slug, reason=reason))
-    app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
+    app.print_result(f"{flow} is deleted", DeletedFlow(flow=flow, deleted=True))
 
 
-@flows.command()
+@flows.command(prints=FlowLimits)
 @flow_argument
 @LIMIT_OPTION
 @pass_app
@@ -211,7 +242,7 @@ def limits(app: App, flow: str, limit: int) -> None:
             raise unknown_flow(flow, known)
         found, now = execute(conn, list_limits(flow, limit)), execute(conn, database_time())
     if app.json:
-        app.print_document(limits=[each.to_json() for each in found])
+        app.print_document(FlowLimits(limits=found))
     else:
         print_limits(app, flow, found, now)
 

@@ -15,18 +15,18 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import DURATION, LIMIT_OPTION, RUN
 from pgflowd.cli.terminal.history_view import LogWriter
+from pgflowd.core.documents.history import Actions, PersonAction
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.history import PersonAction
     from pgflowd.db.query import Query
 
 MAX_FOLLOWED = 100_000  # actions that a look of a follower reads
 FOLLOWED_S = 3600.0  # a follower begins with those of so long ago
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints={"": Actions, "--follow": PersonAction})
 @click.option("--actions", is_flag=True, help="What people did; there is no other log here.")
 @click.option("--run", type=RUN, metavar="RUN", help="Only what was done to this run.")
 @click.option("--since", type=DURATION, metavar="DUR", help="Only within this time.")
@@ -65,7 +65,7 @@ def log(
         first = None if since is None else now - timedelta(seconds=since)
         found = execute(conn, list_actions(run_id, first, actor, limit))
     if app.json:
-        app.print_document(actions=[action.to_json() for action in found])
+        app.print_document(Actions(found))
         return
     writer = LogWriter(app)
     for action in reversed(found):

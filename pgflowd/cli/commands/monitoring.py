@@ -4,11 +4,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
 from pgflowd.resources import shipped
+
+
+class MonitoringFile(TypedDict):
+    file: str
+    text: Annotated[str, "what is in it"]
 
 
 @click.group(cls=Group)
@@ -20,7 +27,7 @@ def monitoring() -> None:
     """
 
 
-@monitoring.command()
+@monitoring.command(prints=MonitoringFile)
 @pass_app
 def scrape(app: App) -> None:
     """Print a prometheus.yml that scrapes the daemon and reads the alerts.
@@ -31,7 +38,7 @@ def scrape(app: App) -> None:
     _print(app, "scrape.yml")
 
 
-@monitoring.command()
+@monitoring.command(prints=MonitoringFile)
 @pass_app
 def alerts(app: App) -> None:
     """Print the alert rules for Prometheus.
@@ -42,7 +49,7 @@ def alerts(app: App) -> None:
     _print(app, "alerts.yml")
 
 
-@monitoring.command()
+@monitoring.command(prints=MonitoringFile)
 @pass_app
 def grafana(app: App) -> None:
     """Print a dashboard for Grafana, to be imported there.
@@ -55,4 +62,4 @@ def grafana(app: App) -> None:
 
 def _print(app: App, name: str) -> None:
     text = (shipped("monitoring") / name).read_text(encoding="utf-8")
-    app.print_result(text.removesuffix("\n"), file=name, text=text)
+    app.print_result(text.removesuffix("\n"), MonitoringFile(file=name, text=text))

@@ -12,6 +12,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.connect import reconnector
 from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.run_view import print_ended
+from pgflowd.core.documents.runs import Runs
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
@@ -87,7 +88,7 @@ def wait_for(app: App, conn: Connection, run_ids: Sequence[UUID], timeout_s: flo
             app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
-        app.print_document(runs=[run.to_json() for run in ended])
+        app.print_document(Runs(runs=ended))
     else:
         print_ended(app, ended)
         for run in ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,15 +14,13 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import FLOW, JSON, LIMIT_OPTION, MOMENT_OR_DURATION, ParamType, label_option
 from pgflowd.cli.terminal.run_view import print_runs
+from pgflowd.core.documents.run_list import PageKey, RunPage
 from pgflowd.core.json import encode
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_filter import RunFilter, checked_key
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import ago
 from pgflowd.core.wishes import Moment
-
-if TYPE_CHECKING:
-    from pgflowd.core.documents.run_list import PageKey, RunPage
 
 STATUSES = tuple(map(str, RunStatus))
 MAX_SEEN = 100_000  # a person who asks in a terminal waits for half a second
@@ -36,8 +34,6 @@ class PageKeyParam(ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> PageKey:
-        from pgflowd.core.documents.run_list import PageKey
-
         try:
             return value if isinstance(value, PageKey) else PageKey.read(value)
         except ValueError:
@@ -45,7 +41,7 @@ class PageKeyParam(ParamType):
             self.fail(text, param, ctx)
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, prints=RunPage)
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
 @click.option(
     "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
@@ -106,7 +102,7 @@ def list_(
             page = replace(page, count=execute(conn, count_runs(wanted)))
         now = execute(conn, database_time())
     if app.json:
-        app.print_document(**page.to_json())
+        app.print_document(page)
     elif not (page.runs or after) and wanted.is_empty:
         app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
     else:

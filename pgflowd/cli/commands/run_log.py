@@ -13,13 +13,13 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import MOMENT, RUN, NumberParam
 from pgflowd.cli.terminal.history_view import LogWriter
-from pgflowd.core.documents.history import is_over
+from pgflowd.core.documents.history import EventPage, RunEvent, is_over
 from pgflowd.core.text import short_id
 
 NEWEST = 1000  # events that it shows at once
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints={"": EventPage, "--follow": RunEvent})
 @click.argument("run", metavar="RUN", type=RUN)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
 @click.option("--before", type=MOMENT, metavar="TIME", help="Only what happened before.")
@@ -56,7 +56,7 @@ def log(app: App, run: str, follow: bool, before: datetime | None, limit: int) -
                 writer.write_event(event)
             return
     if app.json:
-        app.print_document(**page.to_json())
+        app.print_document(page)
         return
     for event in page.events:
         writer.write_event(event)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Annotated, TypedDict
+from uuid import UUID
 
 import click
 
@@ -29,7 +31,17 @@ from pgflowd.core.timeline import output_entry
 MAX_ATTEMPTS = 20  # that are shown
 
 
-@click.command(cls=Command)
+class PrintedOutput(TypedDict):
+    """With `--follow` the lines as they come, as `runs follow` prints them."""
+
+    run_id: UUID
+    attempts: Annotated[
+        Sequence[AttemptOutput],
+        "at most the newest twenty of which output is kept, in the order of their ends",
+    ]
+
+
+@click.command(cls=Command, prints={"": PrintedOutput, "--follow": TimelineEntry})
 @click.argument("run", metavar="RUN", type=RUN)
 @click.option("--step", metavar="STEP", type=STEP, help="Only of this step.")
 @click.option(
@@ -63,7 +75,7 @@ def output(
         follower = follower_of(conn, [run_id], with_output=True) if follow else None
         found = execute(conn, kept_output(run_id, step, task, attempt, MAX_ATTEMPTS))
         if app.json and not follow:
-            app.print_document(run_id=str(run_id), attempts=[each.to_json() for each in found])
+            app.print_document(PrintedOutput(run_id=run_id, attempts=found))
             return
         writer = TimelineWriter(app)
         _print_kept(app, writer, details, found, execute(conn, database_time()))

@@ -14,6 +14,7 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN, STEP
 from pgflowd.cli.terminal.task_view import print_step_tasks
+from pgflowd.core.documents.run_tasks import StepTasksPage
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
 from pgflowd.core.text import short_id
 
@@ -25,7 +26,7 @@ STATUSES = tuple(
 )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=StepTasksPage)
 @click.argument("run", metavar="RUN", type=RUN)
 @click.argument("step", metavar="STEP", type=STEP)
 @click.option(
@@ -55,7 +56,7 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
             page = replace(page, strip=execute(conn, step_strip(run_id, step)))
         now = execute(conn, database_time())
     if app.json:
-        app.print_document(**page.to_json())
+        app.print_document(page)
     elif page.tasks:
         print_step_tasks(app, page, now)
     else:

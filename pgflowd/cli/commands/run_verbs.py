@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import click
@@ -38,27 +38,52 @@ from pgflowd.cli.params import (
 from pgflowd.cli.problems import for_each, print_outcomes
 from pgflowd.cli.terminal.task_view import receiver
 from pgflowd.cli.verbs import command_of
+from pgflowd.core.documents.runs import Runs, TimelineEntry
+from pgflowd.core.documents.waits import ListedSignal
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.suggest import nearest
 from pgflowd.core.text import counted, duration, short_id
-from pgflowd.core.verbs import RESCHEDULE, RUN_VERBS, SignalReceipt, Verb
+from pgflowd.core.verbs import DELETE, RESCHEDULE, RUN_VERBS, SignalReceipt, Verb
 from pgflowd.errors import AccessDenied, NotFound, PgflowdError, RunEnded
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.waits import ListedSignal
     from pgflowd.db.operations import Operation
 
-Done = tuple[str, Mapping[str, Any]]  # a line, and its document
+Done = tuple[str, Any]  # a line, and its document
 Change = Callable[["psycopg.Connection[Any]", UUID], Done]
 
 MAX_RUNS = 100_000  # at once; `list_runs` looks at no more
 NOTED = 10_000  # after so many pruned runs it says how far it is
 GIVEN_S = 1.0  # so long a command waits until a task has got its signal
 PAUSE_S = 0.02  # between two looks
+
+
+class PrunedRuns(TypedDict):
+    deleted: Annotated[int, "how many runs; with `--dry-run` how many there are"]
+    dry_run: bool
+
+
+class DeletedRun(TypedDict):
+    run_id: UUID
+    deleted: Annotated[int, "how many runs went with it"]
+
+
+class DeletedRuns(TypedDict):
+    runs: Annotated[list[DeletedRun], "the runs that were named or chosen"]
+
+
+class UnreadSignal(TypedDict):
+    """A signal, where the role may not read signals."""
+
+    signal_id: Annotated[int, "the id of the signal"]
+    run_id: UUID
+
+
+SIGNALLED = ListedSignal | UnreadSignal
 
 
 class Chosen(NamedTuple):
@@ -99,7 +124,9 @@ def _of_many(verb: Verb[Any]) -> Command:
         click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many."),
     ]  # fmt: skip
     follow = click.Option(["--follow", "then_follow"], is_flag=True, help=verb.follow)
-    return command_of(verb, act, before, [follow] if verb.follow else [])
+    changed = DeletedRuns if verb is DELETE else Runs
+    documents = {"": changed, **({"--follow": TimelineEntry} if verb.follow else {})}
+    return command_of(verb, act, before, [follow] if verb.follow else [], prints=documents)
 
 
 def _change(
@@ -119,12 +146,12 @@ def _change(
         raise
     if isinstance(answer, int):  # so many were deleted
         more = f", with {counted(answer - 1, 'run')} that it started" if answer > 1 else ""
-        return f"run {run_id} {verb.done}{more}", {"run_id": str(run_id), "deleted": answer}
+        return f"run {run_id} {verb.done}{more}", DeletedRun(run_id=run_id, deleted=answer)
     if answer.status is RunStatus.UNDO_FAILED:
         app.note(f"`pgflowd runs undo {short_id(run_id)} --again` undoes what is left")
     if verb.leads_to and answer.status not in verb.leads_to:
-        return f"run {run_id} is {answer.status.replace('_', ' ')} already", answer.to_json()
-    return f"run {run_id} {verb.done}", answer.to_json()
+        return f"run {run_id} is {answer.status.replace('_', ' ')} already", answer
+    return f"run {run_id} {verb.done}", answer
 
 
 def _change_and_follow(app: App, verb: Verb[Any], chosen: Chosen, change: Change) -> None:
@@ -186,7 +213,7 @@ def _change_many(
     """Change runs, fifty in a transaction; what is printed as done has been committed."""
     from pgflowd.db.many_runs import change_many
 
-    documents: list[Mapping[str, Any]] = []
+    documents: list[Any] = []
     errors: list[PgflowdError] = []
     for _, result in change_many(conn, run_ids, change):
         if isinstance(result, PgflowdError):
@@ -202,7 +229,7 @@ def _change_many(
 MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=Runs)
 @click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
 @click.option(
     "--after",
@@ -254,7 +281,7 @@ def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | Non
         raise click.UsageError(text)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=PrunedRuns)
 @click.option(
     "--older-than", type=DURATION, required=True, metavar="DUR", help="That ended so long ago."
 )
@@ -338,10 +365,10 @@ def _parts(
 
 def _print_pruned(app: App, runs: int, *, dry_run: bool) -> None:
     done = "would be deleted" if dry_run else "deleted"
-    app.print_result(f"{counted(runs, 'run')} {done}", deleted=runs, dry_run=dry_run)
+    app.print_result(f"{counted(runs, 'run')} {done}", PrunedRuns(deleted=runs, dry_run=dry_run))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=SIGNALLED)
 @click.argument("run", metavar="RUN", type=RUN)
 @click.argument("name", metavar="NAME", type=SIGNAL_NAME)
 @click.argument("payload", metavar="[JSON|-|@FILE]", type=JSON, default="null")
@@ -365,7 +392,7 @@ def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> No
 def _answering(name: str, help: str, example: str, *, is_approved: bool) -> Command:
     """The command of an answer."""
 
-    @click.command(name, cls=Command, help=f"{help}\n\n\b\nExample: {example}")
+    @click.command(name, cls=Command, prints=SIGNALLED, help=f"{help}\n\n\b\nExample: {example}")
     @click.argument("run", metavar="RUN", type=RUN)
     @click.argument("step", metavar="STEP", type=APPROVAL_STEP)
     @click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
@@ -426,11 +453,10 @@ def _send(
     except AccessDenied:  # a role that starts runs and reads none
         found = None
     if found is None:
-        app.print_result(
-            f"signal sent to run {short_id(run_id)}", signal_id=sent.signal_id, run_id=str(run_id)
-        )
+        document = UnreadSignal(signal_id=sent.signal_id, run_id=run_id)
+        app.print_result(f"signal sent to run {short_id(run_id)}", document)
         return
-    app.print_result(_became(found, sent, answer), **found.to_json())
+    app.print_result(_became(found, sent, answer), found)
 
 
 def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:

@@ -30,6 +30,7 @@ from pgflowd.cli.terminal.run_view import (
     print_run,
     print_value,
 )
+from pgflowd.core.documents.runs import Run, RunDetails, Runs, TimelineEntry
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.wishes import AFTER_MODES, CONFLICTS
 from pgflowd.errors import UnknownFlow
@@ -37,7 +38,6 @@ from pgflowd.errors import UnknownFlow
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.runs import Run
     from pgflowd.core.wishes import Wishes
     from pgflowd.db.operations import Operation
 
@@ -101,7 +101,7 @@ def wishes_of(
     return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 
 
-@runs.command()
+@runs.command(prints={"": Run, "--wait": Runs, "--follow": TimelineEntry})
 @click.argument("flow", metavar="FLOW", type=FLOW)
 @click.argument("input", metavar="[INPUT|-|@FILE]", type=JSON, default="{}")
 @click.option("--follow", is_flag=True, help="Print its events until it ends.")
@@ -150,7 +150,7 @@ def start(
             app.note(f"run {started.run_id} {started.status}")
             wait_for(app, conn, [started.run_id], timeout)
         else:
-            app.print_result(str(started.run_id), **started.to_json())
+            app.print_result(str(started.run_id), started)
 
 
 def _check_following(follow: bool, wait: bool, timeout_s: float | None) -> None:
@@ -175,7 +175,7 @@ def _start(
     return started
 
 
-@runs.command()
+@runs.command(prints={"": RunDetails, "--input": None, "--output": None})
 @run_argument
 @click.option("--input", "with_input", is_flag=True, help="Print only its whole input.")
 @click.option("--output", "with_output", is_flag=True, help="Print only its whole output.")
@@ -218,12 +218,12 @@ def show(
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)
     elif app.json:
-        app.print_json(details.to_json())
+        app.print_document(details)
     else:
         print_run(app, details)
 
 
-@runs.command()
+@runs.command(prints=TimelineEntry)
 @runs_argument
 @timeout_option
 @pass_app
@@ -241,7 +241,7 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
         print_events(app, conn, follower, timeout)
 
 
-@runs.command()
+@runs.command(prints=Runs)
 @runs_argument
 @timeout_option
 @pass_app

@@ -6,8 +6,10 @@ They need the database; ticks need a daemon. `cli.terminal.schedule_view` prints
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
@@ -19,6 +21,8 @@ from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam, begin_with
 from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
 from pgflowd.cli.verbs import changing, perform_on
 from pgflowd.core.definition.schedule import Overlap, Schedule
+from pgflowd.core.documents import Inline
+from pgflowd.core.documents.schedules import Fired, ListedSchedule
 from pgflowd.core.lookup import unknown_flow, unknown_schedule
 from pgflowd.core.verbs import FIRE, PAUSE_SCHEDULE, REMOVE_SCHEDULE, RESUME_SCHEDULE
 from pgflowd.errors import NotFound
@@ -26,9 +30,41 @@ from pgflowd.errors import NotFound
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.schedules import ListedSchedule
 
 name_argument = click.argument("name", metavar="NAME", type=SCHEDULE)
+
+
+class Schedules(TypedDict):
+    schedules: Annotated[Sequence[ListedSchedule], "by their names"]
+
+
+class NextTicks(TypedDict):
+    name: str
+    paused: Annotated[bool, "whether it is, so that none of them comes"]
+    ticks: Annotated[Sequence[datetime], "the next ones"]
+
+
+class FiredSchedule(NamedTuple):
+    name: str
+    fired: Inline[Fired]
+
+
+class ChangedSchedule(TypedDict):
+    name: str
+    changed: Annotated[bool, "whether anything changed: false if it was so already"]
+
+
+class AddedSchedule(TypedDict):
+    name: str
+    flow: str
+    changed: Annotated[bool, "whether there was one of this name"]
+    next_at: Annotated[datetime | None, "its next tick"]
+
+
+class RemovedSchedule(TypedDict):
+    name: str
+    removed: bool
+    origin: Annotated[str, "`code` or `operator`"]
 
 
 @click.group(cls=Group)
@@ -40,7 +76,7 @@ def schedules() -> None:
     """
 
 
-@schedules.command("list")
+@schedules.command("list", prints=Schedules)
 @click.option("--flow", type=FLOW, metavar="FLOW", help="Only those of this flow.")
 @pass_app
 def list_(app: App, flow: str | None) -> None:
@@ -57,14 +93,14 @@ def list_(app: App, flow: str | None) -> None:
         if flow is not None and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
     if app.json:
-        app.print_document(schedules=[each.to_json() for each in found])
+        app.print_document(Schedules(schedules=found))
     elif found:
         print_schedules(app, found, now)
     else:
         app.note("there are no schedules; `pgflowd schedules add` and cron= in a flow make some")
 
 
-@schedules.command("next")
+@schedules.command("next", prints=NextTicks)
 @name_argument
 @click.option("--count", type=NumberParam(1, 1000), default=5, metavar="N", help="By default 5.")
 @pass_app
@@ -84,7 +120,7 @@ def next_(app: App, name: str, count: int) -> None:
         raise click.ClickException(f"schedule {name} has no ticks: {found.error or fault}")
     ticks = list(islice(ticks_after(found.cron, found.timezone, now), count))
     if app.json:
-        app.print_document(name=name, paused=found.paused_at is not None, ticks=ticks)
+        app.print_document(NextTicks(name=name, paused=found.paused_at is not None, ticks=ticks))
         return
     for line in tick_lines(ticks, found, now):
         app.print(line)
@@ -92,7 +128,7 @@ def next_(app: App, name: str, count: int) -> None:
         app.note(f"{name} is paused; `pgflowd schedules resume {name}` lets it tick")
 
 
-@schedules.command()
+@schedules.command(prints=FiredSchedule)
 @name_argument
 @pass_app
 def fire(app: App, name: str) -> None:
@@ -105,10 +141,10 @@ def fire(app: App, name: str) -> None:
     text = f"run {fired.run_id} {fired.status}"
     if not fired.is_new:
         text = f"run {fired.run_id} of {name} has not ended, and its overlap is {Overlap.SKIP}"
-    app.print_result(app.out.folded(text), name=name, **fired.to_json())
+    app.print_result(app.out.folded(text), FiredSchedule(name, fired))
 
 
-@schedules.command()
+@schedules.command(prints=AddedSchedule)
 @name_argument
 @click.argument("flow", metavar="FLOW", type=FLOW)
 @click.argument("cron", metavar="CRON")
@@ -161,10 +197,11 @@ def add(
     tick = next(ticks_after(cron, timezone, now))
     when = f"{in_words(cron, timezone)}, next {next_text(tick, timezone, now)}"
     text = f"schedule {name} {'set' if changed else 'is so already'}: {when}"
-    app.print_result(app.out.folded(text), name=name, flow=flow, changed=changed, next_at=tick)
+    document = AddedSchedule(name=name, flow=flow, changed=changed, next_at=tick)
+    app.print_result(app.out.folded(text), document)
 
 
-@schedules.command()
+@schedules.command(prints=RemovedSchedule)
 @name_argument
 @pass_app
 def remove(app: App, name: str) -> None:
@@ -176,7 +213,9 @@ def remove(app: App, name: str) -> None:
     Example: pgflowd schedules remove morning
     """
     origin = perform_on(app, REMOVE_SCHEDULE, name, _unknown)
-    app.print_result(f"schedule {name} is removed", name=name, removed=True, origin=origin)
+    app.print_result(
+        f"schedule {name} is removed", RemovedSchedule(name=name, removed=True, origin=origin)
+    )
     if origin == "code":
         app.note("it comes back when a worker whose code has it starts; `pause` lasts")
 
@@ -206,4 +245,4 @@ def _listed(conn: psycopg.Connection[Any]) -> dict[str, ListedSchedule]:
 
 
 for verb in (PAUSE_SCHEDULE, RESUME_SCHEDULE):
-    schedules.add_command(changing(verb, "name", SCHEDULE, _unknown))
+    schedules.add_command(changing(verb, "name", SCHEDULE, _unknown, ChangedSchedule))

@@ -10,6 +10,7 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import LIMIT_OPTION, RUN
 from pgflowd.cli.terminal.task_view import print_signals
+from pgflowd.core.documents.waits import Signals
 
 
 @click.group(cls=Group)
@@ -23,7 +24,7 @@ def signals() -> None:
     """
 
 
-@signals.command("list")
+@signals.command("list", prints=Signals)
 @click.option("--run", type=RUN, metavar="RUN", help="Only signals of this run.")
 @click.option("--open", "only_open", is_flag=True, help="Only those that no task has got.")
 @LIMIT_OPTION
@@ -42,7 +43,7 @@ def list_(app: App, run: str | None, only_open: bool, limit: int) -> None:
         found = execute(conn, list_signals(run_id, only_open, limit))
         now = execute(conn, database_time())
     if app.json:
-        app.print_document(signals=[signal.to_json() for signal in found])
+        app.print_document(Signals(found))
     elif found:
         print_signals(app, found, now)
     else:

@@ -23,15 +23,17 @@ from pgflowd.cli.terminal.daemon_view import (
     status_lines,
     tree_lines,
 )
+from pgflowd.core.documents.daemon import DaemonStatus, NoDaemonStatus
 from pgflowd.core.documents.no_daemon import status_without_daemon
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable
 
+SHOWN = DaemonStatus | NoDaemonStatus
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints={"": SHOWN, "--watch": SHOWN, "--metrics": None})
 @click.option(
     "--watch", type=DURATION, metavar="[DUR]", is_flag=False, flag_value="2s",
     help="Repeat; by default every 2s.",
@@ -60,10 +62,10 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
         app.exit(ExitCode.NOT_RUNNING)
     if check:
         app.exit(ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO)
-    app.print_result("\n".join(status_lines(document, app.out, is_full=app.verbose)), **document)
+    app.print_result("\n".join(status_lines(document, app.out, is_full=app.verbose)), document)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=SHOWN)
 @pass_app
 def tree(app: App) -> None:
     """Show the daemon's processes, their states and restarts.
@@ -72,7 +74,7 @@ def tree(app: App) -> None:
     Example: pgflowd tree
     """
     document = ask(app, "status")
-    app.print_result("\n".join(tree_lines(document, app.out)), **document)
+    app.print_result("\n".join(tree_lines(document, app.out)), document)
 
 
 def _metrics(app: App) -> str:
@@ -101,7 +103,7 @@ def _show_database(app: App) -> None:
     """Print facts from the database."""
     document = _without_daemon(app)
     if app.json:
-        app.print_document(**document)
+        app.print_document(document)
         return
     app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
     if elsewhere := ask_elsewhere(app):

@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import ask, ask_to_reload, wait_for_end
 from pgflowd.cli.groups import Command
-from pgflowd.cli.problems import print_problems
+from pgflowd.cli.problems import ShownProblem, print_problems
+from pgflowd.core.documents import Words
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.supervision.reload import ReloadResult
+from pgflowd.core.statuses import DaemonState
+from pgflowd.core.supervision.reload import ReloadedFlow, ReloadResult
 from pgflowd.errors import Problem
 
 _LISTS = ("flows", "kept", "changed", "new", "gone", "retried", "broken", "problems")
@@ -34,7 +36,35 @@ _RESULTS = {
 }
 
 
-@click.command(cls=Command)
+STOPPED = "stopped"
+DaemonEnd = Annotated[
+    str, Words((DaemonState.DRAINING, DaemonState.STOPPING, STOPPED)), "with `--wait` `stopped`"
+]
+
+
+class EndingDaemon(TypedDict):
+    pid: int
+    state: DaemonEnd
+
+
+class Reloaded(TypedDict):
+    """What a reload did."""
+
+    code: Annotated[str | None, "of the error"]
+    error: Annotated[str | None, "why nothing was reloaded; else null"]
+    flows: Annotated[
+        list[ReloadedFlow], "as they are when changed flows have been drained and started again"
+    ]
+    kept: Annotated[list[str], "flows that did not change"]
+    changed: Annotated[list[str], "flows that changed"]
+    new: Annotated[list[str], "flows that came"]
+    gone: Annotated[list[str], "flows that went"]
+    retried: Annotated[list[str], "parked flows that were tried again"]
+    broken: Annotated[list[str], "entries that could not be loaded"]
+    problems: list[ShownProblem]
+
+
+@click.command(cls=Command, prints=EndingDaemon)
 @click.option("--wait", is_flag=True, help="Return when the daemon has ended.")
 @pass_app
 def drain(app: App, wait: bool) -> None:
@@ -46,7 +76,7 @@ def drain(app: App, wait: bool) -> None:
     _report_end(app, ask(app, "drain"), wait, "draining")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=EndingDaemon)
 @click.option("--now", is_flag=True, help="Give running tasks only kill_grace.")
 @click.option("--wait", is_flag=True, help="Return when the daemon has ended.")
 @pass_app
@@ -59,7 +89,7 @@ def stop(app: App, now: bool, wait: bool) -> None:
     _report_end(app, ask(app, "stop", now=now), wait, "stopping" if now else "draining")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=Reloaded)
 @pass_app
 def reload(app: App) -> None:
     """Read config and flows again, and replace flows that changed.
@@ -73,7 +103,7 @@ def reload(app: App) -> None:
     if app.json:
         lists = {key: answer.get(key, []) for key in _LISTS}
         outcome = {"code": answer.get("code"), "error": answer.get("error")}
-        app.print_document(**outcome, **lists)
+        app.print_document({**outcome, **lists})
     else:
         _show(app, answer)
     if answer.get("code") == "E411":
@@ -84,13 +114,13 @@ def reload(app: App) -> None:
         app.exit(ExitCode.NO)
 
 
-def _report_end(app: App, answer: dict[str, Any], wait: bool, state: str) -> None:
+def _report_end(app: App, answer: dict[str, Any], wait: bool, state: DaemonEnd) -> None:
     pid = int(answer["pid"])
     if wait:
         wait_for_end(pid)
-        state = "stopped"
+        state = STOPPED
     if app.json:
-        app.print_document(pid=pid, state=state)
+        app.print_document(EndingDaemon(pid=pid, state=state))
     else:
         app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
 

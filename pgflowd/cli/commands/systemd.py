@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import click
 
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 user_option = click.option("--user", "for_user", is_flag=True, help="Units of your own user.")
 
 
+class UnitText(TypedDict):
+    path: Annotated[str, "where it is"]
+    text: Annotated[str, "what is in it"]
+
+
+class InstalledUnits(TypedDict):
+    dry_run: bool
+    files: Annotated[list[UnitText], "those that change"]
+
+
+class ShownUnit(UnitText):
+    same: Annotated[bool, "whether the installed one is the same"]
+
+
+class ShownUnits(TypedDict):
+    files: Annotated[list[ShownUnit], "the units"]
+
+
 @click.group(cls=Group)
 def systemd() -> None:
     """Install the units for systemd, and show them; `pgflowd doctor systemd` compares them.
@@ -27,7 +45,7 @@ def systemd() -> None:
     """
 
 
-@systemd.command()
+@systemd.command(prints=InstalledUnits)
 @user_option
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -52,8 +70,8 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
             _write(file)
         reload_manager(for_user=for_user)
     if app.json:
-        listed = [{"path": str(file.path), "text": file.text} for file in changed]
-        app.print_document(dry_run=dry_run, files=listed)
+        listed = [UnitText(path=str(file.path), text=file.text) for file in changed]
+        app.print_document(InstalledUnits(dry_run=dry_run, files=listed))
         return
     if not changed:
         app.print("the units are installed already")
@@ -66,7 +84,7 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
         app.note(f"for the dashboard: {USERADD} pgflowd-web")
 
 
-@systemd.command()
+@systemd.command(prints=ShownUnits)
 @user_option
 @pass_app
 def show(app: App, for_user: bool) -> None:
@@ -78,9 +96,9 @@ def show(app: App, for_user: bool) -> None:
     files = _files(for_user)
     if app.json:
         listed = [
-            {"path": str(file.path), "text": file.text, "same": file.is_same} for file in files
+            ShownUnit(path=str(file.path), text=file.text, same=file.is_same) for file in files
         ]
-        app.print_document(files=listed)
+        app.print_document(ShownUnits(files=listed))
     else:
         _print_files(app, files)
 

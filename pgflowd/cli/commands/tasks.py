@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
@@ -33,7 +34,11 @@ from pgflowd.cli.params import (
 from pgflowd.cli.terminal.history_view import print_dead
 from pgflowd.cli.terminal.task_view import print_tasks
 from pgflowd.cli.verbs import command_of
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Inline
+from pgflowd.core.documents.flows import StalledTask, StalledTasks, TaskKey
+from pgflowd.core.documents.history import DeadLetter
+from pgflowd.core.documents.people import HeldTask, ReportedTask
+from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow
@@ -56,14 +61,48 @@ from pgflowd.errors import LeaseLost, NotFound, NotOpen
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.flows import StalledTask, TaskKey
-    from pgflowd.core.documents.people import HeldTask
 
 STATUSES = tuple(map(str, OPEN_TASK_STATUSES))
 LATE = "late"
 AS: dict[str, Any] = {
     "metavar": "NAME", "help": "Who does it; by default the database's user."
 }  # fmt: skip
+
+
+class Tasks(TypedDict):
+    """
+    Open tasks: of a run the first 10,000, else those of the first 10,000 messages of each queue;
+    with `--status waiting` alone all that wait.
+    """
+
+    tasks: Annotated[Sequence[OpenTask], "the oldest first"]
+
+
+class ClaimedTask(TypedDict):
+    """With exit code 1 if no task is ready."""
+
+    task: Annotated[HeldTask | None, "the task; null if none is ready"]
+
+
+class ExtendedTask(NamedTuple):
+    key: Inline[TaskKey]
+    lease_until: Annotated[datetime, "when its lease ends now"]
+
+
+class RequeuedTasks(TypedDict):
+    requeued: Annotated[Sequence[TaskKey], "the tasks that are queued again"]
+    left: Annotated[Sequence[TaskKey], "those that are not stalled any more"]
+
+
+class FailedTasks(TypedDict):
+    failed: Annotated[Sequence[TaskKey], "the tasks that failed for good"]
+    left: Annotated[Sequence[TaskKey], "those that are not stalled any more"]
+
+
+class DeadLetters(TypedDict):
+    """Tasks that failed for good, of the newest 100,000 runs."""
+
+    tasks: Annotated[Sequence[DeadLetter], "those that failed for good, the newest first"]
 
 
 @click.group(cls=Group)
@@ -77,7 +116,7 @@ def tasks() -> None:
     """
 
 
-@tasks.command("list")
+@tasks.command("list", prints=Tasks)
 @click.option(
     "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
     help=f"{', '.join(STATUSES)}; may be repeated.",
@@ -116,7 +155,7 @@ def list_open(
         for slug in dict.fromkeys(task.flow_slug for task in found):
             note_paused(app, conn, slug)
     if app.json:
-        app.print_document(tasks=[task.to_json() for task in found])
+        app.print_document(Tasks(tasks=found))
     elif found:
         print_tasks(app, found, now)
     else:
@@ -125,7 +164,7 @@ def list_open(
         )
 
 
-@tasks.command()
+@tasks.command(prints=ClaimedTask)
 @click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
 @click.option(
     "--caps",
@@ -158,7 +197,7 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
             raise unknown_flow(flow, known)
         task = execute(conn, claim(flow, caps, lease, actor))
     if app.json:
-        app.print_document(task=None if task is None else task.to_json())
+        app.print_document(ClaimedTask(task=task))
     elif task is not None:
         _print_claimed(app, task, actor)
     if task is None:
@@ -187,7 +226,7 @@ def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
     ])  # fmt: skip
 
 
-@tasks.command()
+@tasks.command(prints=ExtendedTask)
 @click.argument("task", metavar="TASK", type=OPEN_TASK)
 @click.option(
     "--lease", type=DURATION, metavar="DUR", required=True,
@@ -210,8 +249,7 @@ def extend(app: App, task: str, lease: float, actor: str | None, token: int | No
         extending = operations.perform(EXTEND, *key, lease=lease, token=token, actor=actor)
         until = performing.run_sync(conn, extending)
     shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
-    result = plain({"lease_until": until})
-    app.print_result(f"{task_name(*key)}  until {shown}", **key.to_json(), **result)
+    app.print_result(f"{task_name(*key)}  until {shown}", ExtendedTask(key, until))
 
 
 def _of_task(verb: Verb[str]) -> Command:
@@ -233,7 +271,7 @@ def _of_task(verb: Verb[str]) -> Command:
                 shows = "lists the tasks that wait" if verb is WAKE else "shows its open tasks"
                 error.next = f"`pgflowd tasks list {of}` {shows}"
                 raise
-        app.print_result(f"{task_name(*key)}  {result}", **key.to_json(), result=result)
+        app.print_result(f"{task_name(*key)}  {result}", ReportedTask(key, result))
         if result == LATE:
             app.note("its run or step had ended before; what was reported is kept with the attempt")
             app.exit(ExitCode.NO)
@@ -241,7 +279,7 @@ def _of_task(verb: Verb[str]) -> Command:
     word = WAITING_TASK if verb is WAKE else OPEN_TASK
     argument = click.Argument(["task"], metavar="TASK", type=word)
     by_person = [click.Option(["--as", "actor"], **AS)] if TOKEN in verb.arguments else []
-    return command_of(verb, act, [argument], by_person)
+    return command_of(verb, act, [argument], by_person, prints=ReportedTask)
 
 
 for verb in (WAKE, COMPLETE, FAIL, RELEASE):
@@ -260,7 +298,7 @@ def stalled() -> None:
     """
 
 
-@stalled.command("list")
+@stalled.command("list", prints=StalledTasks)
 @pass_app
 def list_stalled(app: App) -> None:
     """List the stalled tasks, oldest first.
@@ -273,7 +311,7 @@ def list_stalled(app: App) -> None:
     with database(app) as conn:
         found, now = _found(app, conn), execute(conn, database_time())
     if app.json:
-        app.print_document(tasks=[task.to_json() for task in found])
+        app.print_document(StalledTasks(found))
         return
     if not found:
         app.note("no task is stalled")
@@ -302,8 +340,7 @@ def _of_stalled(verb: Verb[bool]) -> Command:
             raise click.UsageError("name tasks, or give --all")
         changed, left = _change_each(app, verb, words, given)
         if app.json:
-            documents = [[key.to_json() for key in keys] for keys in (changed, left)]
-            app.print_document(**{verb.done: documents[0], "left": documents[1]})
+            app.print_document({verb.done: changed, "left": left})
         for key in changed if not app.json else []:
             app.print(f"{task_name(*key)}  {verb.done}")
         for key in left:
@@ -317,7 +354,8 @@ def _of_stalled(verb: Verb[bool]) -> Command:
         click.Argument(["words"], metavar="[TASK]...", type=TASK, nargs=-1),
         click.Option(["--all", "all_"], is_flag=True, help="Every stalled task."),
     ]
-    return command_of(verb, act, before)
+    prints = RequeuedTasks if verb is REQUEUE else FailedTasks
+    return command_of(verb, act, before, prints=prints)
 
 
 def _change_each(
@@ -359,7 +397,7 @@ def dead() -> None:
     """
 
 
-@dead.command("list")
+@dead.command("list", prints=DeadLetters)
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
 @click.option("--since", type=DURATION, metavar="DUR", help="Of runs started within this time.")
 @LIMIT_OPTION
@@ -379,7 +417,7 @@ def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> No
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
     if app.json:
-        app.print_document(tasks=[dead.to_json() for dead in found])
+        app.print_document(DeadLetters(tasks=found))
     elif found:
         print_dead(app, found, now)
     else:

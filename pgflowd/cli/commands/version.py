@@ -7,6 +7,7 @@ It reads the metadata of the installed packages; it imports none of them and nee
 from __future__ import annotations
 
 import platform
+from typing import TypedDict
 
 import click
 
@@ -14,10 +15,19 @@ from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
 
-PARTS = ("psycopg", "pgmq", "click", "multiprocess", "setproctitle", "sdnotify")
+
+class Versions(TypedDict):
+    pgflowd: str
+    python: str
+    psycopg: str | None
+    pgmq: str | None
+    click: str | None
+    multiprocess: str | None
+    setproctitle: str | None
+    sdnotify: str | None
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, prints=Versions)
 @pass_app
 def version(app: App) -> None:
     """Print the versions of pgflowd and its dependencies.
@@ -28,14 +38,14 @@ def version(app: App) -> None:
     parts = {"pgflowd": __version__, "python": platform.python_version(), **_installed()}
     width = max(map(len, parts))
     lines = [f"{name:<{width}}  {number or 'not installed'}" for name, number in parts.items()]
-    app.print_result("\n".join(lines), **parts)
+    app.print_result("\n".join(lines), parts)
 
 
 def _installed() -> dict[str, str | None]:
     from importlib import metadata
 
     found: dict[str, str | None] = {}
-    for name in PARTS:
+    for name in list(Versions.__annotations__)[2:]:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import click
 
 from pgflowd.cli.app import App, pass_app
@@ -9,6 +11,7 @@ from pgflowd.cli.daemon_client import ask
 from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import FLOW
+from pgflowd.core.documents.daemon import ChildWord
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.errors import RunError
 
@@ -18,7 +21,15 @@ _NOT_SERVED = {
 }
 
 
-@click.command(cls=Command)
+class WokenFlow(TypedDict):
+    """Exit code 4 for a flow that the daemon does not serve, 6 for a parked or disabled one."""
+
+    flow: str
+    state: Annotated[ChildWord, "how its worker does: `starting` once it wakes"]
+    was_asleep: Annotated[bool, "false if it was awake already, which is no error"]
+
+
+@click.command(cls=Command, prints=WokenFlow)
 @click.argument("flow", metavar="FLOW", type=FLOW)
 @pass_app
 def wake(app: App, flow: str) -> None:
@@ -35,4 +46,4 @@ def wake(app: App, flow: str) -> None:
     if (why := _NOT_SERVED.get(answer["state"])) is not None:
         raise CommandRefused(f"{flow} {why}")
     text = "wakes" if answer["was_asleep"] else f"does not sleep: it is {answer['state']}"
-    app.print_result(f"{flow} {text}", **answer)
+    app.print_result(f"{flow} {text}", answer)

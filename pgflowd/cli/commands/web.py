@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import click
 
@@ -36,7 +36,29 @@ INSTALL = "pip install 'pgflowd[web]'"
 BACKLOG = 1024
 
 
-@click.group(cls=Group, invoke_without_command=True)
+class ServedDashboard(TypedDict):
+    """
+    One line, once it answers. Exit code 75 if the address is in use; 78 for an address that others
+    reach without a login (E501), for a file of logins that cannot be used (E502), and without the
+    extra `web` (E503).
+    """
+
+    listen: Annotated[str, "where it listens"]
+    link: Annotated[str, "its address, with the key if it takes one"]
+
+
+class ChangedLogin(TypedDict):
+    name: Annotated[str, "of the user or program"]
+    may_act: Annotated[bool, "whether they may act, not only look"]
+    file: Annotated[str, "where the logins are"]
+    replaced: Annotated[bool, "whether the name had one before"]
+
+
+class NewToken(ChangedLogin):
+    token: Annotated[str, "the token, which is printed this once"]
+
+
+@click.group(cls=Group, invoke_without_command=True, prints=ServedDashboard)
 @click.option("--listen", metavar="ADDRESS", help="Listen here, as 127.0.0.1:7460 or unix:PATH.")
 @click.option("--read-only", is_flag=True, help="Let nobody act.")
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
@@ -60,7 +82,7 @@ def web(app: App, ctx: click.Context, listen: str | None, read_only: bool, opens
         _serve(app, is_read_only=read_only, opens=opens)
 
 
-@web.command()
+@web.command(prints=ChangedLogin)
 @click.argument("name")
 @click.option("--act", is_flag=True, help="They may act, not only look.")
 @pass_app
@@ -84,12 +106,12 @@ def passwd(app: App, name: str, act: bool) -> None:
     rights = "look and act" if act else "look"
     done = "has a new password" if replaced else "is added"
     app.print_result(
-        f"{name} {done}, and may {rights}", name=name, may_act=act, file=str(file.path),
-        replaced=replaced,
-    )  # fmt: skip
+        f"{name} {done}, and may {rights}",
+        ChangedLogin(name=name, may_act=act, file=str(file.path), replaced=replaced),
+    )
 
 
-@web.command()
+@web.command(prints=NewToken)
 @click.argument("name")
 @click.option("--act", is_flag=True, help="It may act, not only look.")
 @pass_app
@@ -108,7 +130,8 @@ def token(app: App, name: str, act: bool) -> None:
     made, login = new_token(name, may_act=act)
     replaced = file.put(login)
     app.print_result(
-        made, name=name, may_act=act, file=str(file.path), replaced=replaced, token=made
+        made,
+        NewToken(name=name, may_act=act, file=str(file.path), replaced=replaced, token=made),
     )
 
 
@@ -161,7 +184,7 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
 
 def _print_link(app: App, settings: Settings, link: str) -> None:
     if app.json:
-        app.print_json_line(versioned({"listen": settings.web.listen, "link": link}))
+        app.print_json_line(versioned(ServedDashboard(listen=settings.web.listen, link=link)))
         return
     app.print(f"dashboard  {link}")
     app.note("  Ctrl-C ends it")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn, TypedDict
 from uuid import UUID
 
 import click
@@ -67,7 +67,27 @@ NEXT_RUN_S = 5.0  # who opens the dashboard then soon sees a run move
 BAR_WIDTH = 20  # characters
 
 
-@click.command(cls=Command)
+class DemoRun(TypedDict):
+    flow: str
+    run_id: UUID
+    status: Annotated[RunStatus, "how it ended"]
+    took_s: Annotated[float, "how long it took"]
+    output: Annotated[Any, "its output"]
+
+
+class Demo(TypedDict):
+    """What the demo did."""
+
+    pgflowd: str
+    postgresql: str
+    directory: str
+    dsn: Annotated[str, "the URL of the database"]
+    runs: Annotated[list[DemoRun], "the runs of the examples"]
+    tasks: Annotated[int, "how many tasks there were"]
+    retries: Annotated[int, "how many attempts were retries"]
+
+
+@click.command(cls=Command, prints=Demo)
 @click.option("--once", is_flag=True, help="End when all runs have ended, not at Ctrl-C.")
 @click.option("--keep", is_flag=True, help="Keep the data at the end.")
 @pass_app
@@ -149,10 +169,9 @@ def _print_next_steps(
     keep: bool,
 ) -> None:
     if app.json:
-        app.print_document(
-            pgflowd=__version__, postgresql=postgres.version,
-            directory=str(config.parent), dsn=postgres.dsn, **summary,
-        )  # fmt: skip
+        versions = {"pgflowd": __version__, "postgresql": postgres.version}
+        place = {"directory": str(config.parent), "dsn": postgres.dsn}
+        app.print_document({**versions, **place, **summary})
         return
     runs, tasks, retries = len(summary["runs"]), summary["tasks"], summary["retries"]
     counted = f"{runs} runs, {tasks} tasks, {retries} retries."

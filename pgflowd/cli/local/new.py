@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 import click
 
@@ -42,7 +42,13 @@ TEMPLATES = {
 }
 
 
-@click.command(cls=Command)
+class NewProject(TypedDict):
+    directory: Annotated[str, "where the project is"]
+    template: Annotated[str, "which kind it is"]
+    files: Annotated[list[str], "what was written"]
+
+
+@click.command(cls=Command, prints=NewProject)
 @click.argument("name", metavar="NAME", type=click.Path(path_type=Path))
 @click.option(
     "--template",
@@ -72,7 +78,8 @@ def new(app: App, name: Path, template: str) -> None:
             _write(name / path, text, on_error)
         on_error.pop_all()
     if app.json:
-        app.print_document(directory=str(name.absolute()), template=template, files=list(files))
+        where = str(name.absolute())
+        app.print_document(NewProject(directory=where, template=template, files=list(files)))
         return
     dot = " · " if app.out.unicode else ", "
     app.print(app.out.folded(f"  created {dot.join(files)}"))

@@ -23,10 +23,10 @@ from pgflowd.core.definition.options import (
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
-from pgflowd.core.documents.flows import unserved_needs
+from pgflowd.core.documents.flows import Version, unserved_needs
 from pgflowd.core.documents.statistics import FlowStats, FlowWork, StepStats
 from pgflowd.core.documents.waits import QUARANTINED
-from pgflowd.core.graph import Graph, graph_of, mermaid
+from pgflowd.core.graph import Graph, graph_of, mermaid, placed
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, cut, duration, short_id
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
     from pgflowd.core.documents.schedules import ListedSchedule
     from pgflowd.db.flows import Comparison
-    from pgflowd.db.versions import Version
 
 _LONG = 60  # characters of a key, or of who has places
 _IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
@@ -46,16 +45,14 @@ _TITLES = (
 _STATS_TITLES = ("STEP", "ENDED", "A MINUTE", "FAILED", "RAN 50%", "95%", "WAITED 50%", "95% ")
 
 
-def print_flows(
-    app: App, flows: Sequence[ListedFlow], imports: Mapping[str, float | None], now: datetime
-) -> None:
+def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
     """Flows as a table; one that has work and no worker is marked. Those that undo runs of others
     are in it if they have work."""
     flows = [flow for flow in flows if app.verbose or not flow.undoes or flow.active_runs]
     if not flows:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
-    rows = [_flow_row(app, flow, imports.get(flow.flow_slug), now) for flow in flows]
+    rows = [_flow_row(app, flow, now) for flow in flows]
     zeros = _columns_of_zeros(flows)
     kept = [at for at, title in enumerate(_TITLES) if title not in zeros]
     app.print_table(
@@ -75,9 +72,7 @@ def _columns_of_zeros(flows: Sequence[ListedFlow]) -> set[str]:
     return {title for title, number in most.items() if number == 0}
 
 
-def _flow_row(
-    app: App, flow: ListedFlow, import_s: float | None, now: datetime
-) -> list[str | TableCell]:
+def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell]:
     dash = app.out.sign(DASH)
     oldest_s = between(flow.oldest_queued_at, now)
     workers: str | TableCell = str(flow.workers)
@@ -97,7 +92,7 @@ def _flow_row(
         str(flow.running),
         str(flow.active_runs),
         workers,
-        dash if import_s is None else duration(import_s),
+        dash if flow.import_s is None else duration(flow.import_s),
         dash if flow.last_run_at is None else ago(flow.last_run_at, now),
     ]
 
@@ -129,7 +124,6 @@ def print_flow(
     app: App,
     flow: ListedFlow,
     shape: Mapping[str, Any],
-    import_s: float | None,
     workers_with_caps: Sequence[WorkerCaps],
     schedules: Sequence[ListedSchedule],
     now: datetime,
@@ -142,8 +136,8 @@ def print_flow(
     waiting = f", {flow.waiting} waiting" if flow.waiting else ""
     planned = f", {counted(flow.planned, 'planned run')}" if flow.planned else ""
     state = f"{flow.queued} queued, {flow.running} running{waiting}{planned}, {workers}"
-    if import_s is not None:
-        state += f", imported in {duration(import_s)}"
+    if flow.import_s is not None:
+        state += f", imported in {duration(flow.import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
     for text in (flow.title, *undoes, limits, f"{state}, {last}", *_pause(flow, now)):
         app.print(app.out.folded(app.out.shown(text)))
@@ -228,7 +222,7 @@ def _short(task: str) -> str:
 def print_graph(app: App, graph: Graph, form: str) -> None:
     """A graph in one of its forms."""
     if form == "json":
-        app.print_json(graph.to_json())
+        app.print_document(placed(graph))
     else:
         app.print(mermaid(graph) if form == "mermaid" else painted(graph, app.out))
 
@@ -302,8 +296,8 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
         words = [flow.work.flow_slug, *_open_work(flow.work)]
         for line in app.out.wrapped("   ".join(words), head="", indent=3):
             app.print(line)
-        rows = [_stats_row(app, "runs", flow.runs, flow.since_s)] if flow.runs else []
-        rows += [_stats_row(app, each.step_slug, each, flow.since_s) for each in flow.steps]
+        rows = [_stats_row(app, "runs", flow.runs)] if flow.runs else []
+        rows += [_stats_row(app, each.step_slug, each) for each in flow.steps]
         if rows:
             app.print_table(
                 _STATS_TITLES,
@@ -327,13 +321,13 @@ def _open_work(work: FlowWork) -> list[str]:
     return words
 
 
-def _stats_row(app: App, name: str, one: StepStats, since_s: float) -> list[str | TableCell]:
+def _stats_row(app: App, name: str, one: StepStats) -> list[str | TableCell]:
     dash = app.out.sign(DASH)
     times = (one.ran_p50_s, one.ran_p95_s, one.waited_p50_s, one.waited_p95_s)
     return [
         name,
         str(one.ended),
-        f"{one.per_minute(since_s):.3g}",
+        f"{one.per_minute:.3g}",
         dash if one.failure_rate is None else f"{one.failure_rate:.1%}",
         *[dash if seconds is None else duration(seconds) for seconds in times],
     ]

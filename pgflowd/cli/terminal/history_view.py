@@ -79,7 +79,7 @@ class TimelineWriter:
 
     def write(self, entry: TimelineEntry) -> None:
         if self.app.json:
-            self.app.print_json_line(entry.to_json())
+            self.app.print_json_line(versioned(entry))
         elif entry.event == f"run:{RunStatus.STARTED}":
             self._print(f"{self._run(entry)}  {entry.flow}  started")
         elif entry.event == RUN_UNDOING:
@@ -251,7 +251,7 @@ class LogWriter:
 
     def write_event(self, event: RunEvent) -> None:
         if self.app.json:
-            self.app.print_json_line(versioned(event.to_json()))
+            self.app.print_json_line(versioned(event))
             return
         if "tasks" in event.detail:
             self._tasks[event.step] = event.detail["tasks"]
@@ -259,7 +259,7 @@ class LogWriter:
 
     def write_action(self, action: PersonAction) -> None:
         if self.app.json:
-            self.app.print_json_line(versioned(action.to_json()))
+            self.app.print_json_line(versioned(action))
             return
         self._print(action.at, action.who, PERSON, f"{action.action}{_object_of(action)}")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pgflowd.core.definition.options import OPTIONS
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Hidden, Named, shown
 from pgflowd.core.json import dumps
 
 _NAMES = {option.json_name: option.name for option in OPTIONS if option.json_name}
@@ -24,18 +24,28 @@ TUNABLE = {option.name: option for option in OPTIONS if option.json_name and opt
 class OptionValues:
     """An option of a flow, or of a step of it, whose three values are not all the same."""
 
-    step: str  # empty: of the flow
-    key: str  # in a shape
-    code: Any
-    deployed: Any
-    database: Any
-    is_tuned: bool  # in the database
+    step: Hidden[str]  # empty: of the flow
+    key: Hidden[str]  # in a shape
+    code: Annotated[Any, "its value in the code"]
+    deployed: Annotated[Any, "its value at the last deployment"]
+    database: Annotated[Any, "its value in the database, which counts"]
+    is_tuned: Annotated[bool, Named("tuned"), "whether somebody has tuned it"]
     tuned_by: str | None = None
     tuned_at: datetime | None = None
 
     @property
-    def name(self) -> str:
+    @shown
+    def name(self) -> Annotated[str, Named("option"), "its name"]:
         return _NAMES.get(self.key, self.key)
+
+    @property
+    @shown
+    def of_step(
+        self,
+    ) -> Annotated[
+        str | None, Named("step"), "the slug of the step; null for an option of the flow"
+    ]:
+        return self.step or None
 
     @property
     def differs(self) -> bool:
@@ -68,18 +78,6 @@ class OptionValues:
         if not self.is_tuned:
             return f"run `pgflowd flows deploy {flow}`"
         return f"`pgflowd flows deploy {flow} --take-code` writes that of the code"
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "step": self.step or None,
-            "option": self.name,
-            "code": self.code,
-            "deployed": self.deployed,
-            "database": self.database,
-            "tuned": self.is_tuned,
-            "tuned_by": self.tuned_by,
-            "tuned_at": self.tuned_at,
-        })  # fmt: skip
 
     @property
     def _prefix(self) -> str:

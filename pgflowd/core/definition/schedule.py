@@ -47,17 +47,6 @@ class Schedule:
     catchup: Literal["one", "none", "all"] = "one"
     name: str | None = None  # needed by all but one schedule of a flow
 
-    def to_json(self, flow_slug: str) -> dict[str, Any]:
-        """As it is in a shape."""
-        return {
-            "name": self.full_name(flow_slug),
-            "cron": " ".join(self.cron.split()),
-            "timezone": self.timezone,
-            "input": as_stored(self.input),
-            "overlap": str(self.overlap),
-            "catchup": str(self.catchup),
-        }
-
     def full_name(self, flow_slug: str) -> str:
         return flow_slug if self.name is None else f"{flow_slug}.{self.name}"
 
@@ -72,7 +61,17 @@ def schedules_of(options: Mapping[str, Any]) -> list[Schedule]:
 
 def schedules_json(flow_slug: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All schedules of a flow without problems, by their names."""
-    made = [schedule.to_json(flow_slug) for schedule in schedules_of(options)]
+    made = [
+        {
+            "name": schedule.full_name(flow_slug),
+            "cron": " ".join(schedule.cron.split()),
+            "timezone": schedule.timezone,
+            "input": as_stored(schedule.input),
+            "overlap": str(schedule.overlap),
+            "catchup": str(schedule.catchup),
+        }
+        for schedule in schedules_of(options)
+    ]
     return sorted(made, key=lambda each: str(each["name"]))
 
 

@@ -10,7 +10,7 @@ version by it, and `steps_of_version` makes the steps that runners execute.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.definition.shape import Shape
@@ -26,9 +26,6 @@ class HandlerFacts:
     parameters: tuple[tuple[str, bool], ...]  # the name, and whether it has a default
     since: int | None = None  # retired: for versions before this one
     has_undo: bool = False  # its step
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def takes(self, *names: str) -> bool:
         return any(name in names for name, _ in self.parameters)

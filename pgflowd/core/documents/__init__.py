@@ -1,31 +1,170 @@
 """
-Documents about runs, flows and the daemon, for programs and screens: dataclasses with `to_json`.
+Documents about runs, flows and daemons, for programs and screens; and how they become JSON.
 
-`--json` prints these and nothing else; the screens draw from the same objects. Rows of the
-database are read into them in `db`. Their JSON Schemas in `pgflowd/contract` are made from them.
+A dataclass, a named tuple or a typed dict is a document: `encoded` makes its JSON, and
+`core.documents.schema` its JSON Schema, from its fields. What a field means stands in its
+annotation, where it says more than the name: `took_s: Annotated[float, "how long it took"]`. Beside
+it stand a `Named`, if JSON has the field under another one, and a `Presence`. A property that
+belongs to the document is `shown`.
+
+`--json` prints these and nothing else; the screens draw from the same objects. Rows of the database
+are read into them in `db`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 SCHEMA_VERSION = 1
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as JSON has them: moments in ISO 8601 and UTC, ids as text."""
-    return {key: _plain(value) for key, value in fields.items()}
+class Named(str):
+    """The key under which JSON has a field."""
+
+    __slots__ = ()
 
 
-def versioned(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole document: the fields after the version of their format."""
-    return {"schema_version": SCHEMA_VERSION, **fields}
+class Format(str):
+    """The format of a text, in the words of JSON Schema."""
+
+    __slots__ = ()
 
 
-def _plain(value: Any) -> Any:
+class Words(tuple[str, ...]):
+    """The texts that a field may have."""
+
+    __slots__ = ()
+
+
+class DocumentOf(NamedTuple):
+    """The value is the JSON of this whole document."""
+
+    type: Any
+
+
+class Presence(Enum):
+    """What JSON has of a field."""
+
+    HIDDEN = auto()  # nothing
+    INLINE = auto()  # its keys in place of it
+    OPTIONAL = auto()  # nothing while it is None
+    UNKNOWN = auto()  # nothing where nobody knows it; only typed dicts can have this
+
+
+Hidden = Annotated[T, Presence.HIDDEN]
+Inline = Annotated[T, Presence.INLINE]
+FlowSlug = Annotated[str, Named("flow")]
+StepSlug = Annotated[str, Named("step")]
+TaskIndex = Annotated[int, Named("task")]
+
+
+class DocumentField(NamedTuple):
+    """A field or a property of a document."""
+
+    name: str
+    key: str
+    type: Any  # without what is said about it
+    meaning: str  # empty: what the key says
+    mark: Presence | None
+    notes: Sequence[Any]  # all that is said about it
+    is_json: bool  # its values are JSON as they are, and may be large or deep
+
+
+def shown(function: F) -> F:
+    """Make the property of this function a part of the document."""
+    function.__dict__["is_shown"] = True
+    return function
+
+
+def versioned(document: Any) -> dict[str, Any]:
+    """A whole document as JSON: its keys after the version of their format."""
+    return {"schema_version": SCHEMA_VERSION, **encoded(document)}
+
+
+def encoded(value: Any) -> Any:
+    """The value as JSON has it: moments in ISO 8601 and UTC, durations in seconds, ids as text."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return str(value) if isinstance(value, UUID) else value
+    if isinstance(value, Mapping):
+        return {str(key): encoded(each) for key, each in value.items()}
+    if is_document(type(value)):
+        return _keys_of(value)
+    if isinstance(value, list | tuple):
+        return [encoded(each) for each in value]
+    return value.total_seconds() if isinstance(value, timedelta) else str(value)
+
+
+def is_document(kind: Any) -> bool:
+    """Whether values of this type become objects with the keys of its fields."""
+    if not isinstance(kind, type):
+        return False
+    is_named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return is_named_tuple or dataclasses.is_dataclass(kind) or is_typeddict(kind)
+
+
+@cache
+def fields_of(kind: Any) -> tuple[DocumentField, ...]:
+    """The fields and shown properties of a document, but for those that JSON does not have."""
+    hints = get_type_hints(kind, include_extras=True)
+    if dataclasses.is_dataclass(kind):
+        found = [(field.name, hints[field.name]) for field in dataclasses.fields(kind)]
+    else:
+        found = [(name, hints[name]) for name in getattr(kind, "_fields", hints)]
+    for base in reversed(kind.__mro__):
+        for name, each in vars(base).items():
+            if isinstance(each, property) and hasattr(each.fget, "is_shown"):
+                found.append((name, get_type_hints(each.fget, include_extras=True)["return"]))
+    fields = [_field(name, hint) for name, hint in dict(found).items()]
+    return tuple(field for field in fields if field.mark is not Presence.HIDDEN)
+
+
+def _keys_of(value: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    kind: Any = type(value)
+    for field in fields_of(kind):
+        each = getattr(value, field.name)
+        if field.mark is Presence.INLINE:
+            made.update(encoded(each))
+        elif each is not None or field.mark is not Presence.OPTIONAL:
+            made[field.key] = each if field.is_json else encoded(each)
+    return made
+
+
+def _field(name: str, hint: Any) -> DocumentField:
+    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    keys = [note for note in notes if isinstance(note, Named)]
+    marks = [note for note in notes if isinstance(note, Presence)]
+    meanings = [note for note in notes if type(note) is str]
+    return DocumentField(
+        name,
+        keys[-1] if keys else name,
+        kind,
+        meanings[-1] if meanings else "",
+        marks[-1] if marks else None,
+        notes,
+        _is_json(kind),
+    )
+
+
+def _is_json(kind: Any) -> bool:
+    """Whether this is the type of any JSON, or of an object or a list of any."""
+    is_container = get_origin(kind) in (dict, Mapping, list)
+    return kind is Any or (is_container and get_args(kind)[-1] is Any)

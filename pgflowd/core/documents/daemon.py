@@ -1,399 +1,220 @@
-"""
-The status of the daemon as one document, made from the supervision tree and the facts of processes.
-
-`pgflowd status` shows it, `status --json` prints it as it is. Times are ISO 8601 in UTC, durations
-are float seconds. Facts are values that the tree lacks: pids, start times, and the numbers of each
-child's last heartbeat (`core.metrics.counters`). Pure.
-"""
+"""The status of a daemon: what `pgflowd status --json` prints; `daemon_status` makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal, TypedDict
 from uuid import UUID
 
-from pgflowd.core.documents import versioned
-from pgflowd.core.documents.sweeper_problems import due_late_s, problems_of_sweeper
-from pgflowd.core.documents.waits import counted_waits
-from pgflowd.core.documents.worker_problems import problems_of_worker
-from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.documents import Format, Inline, Presence, Words
 from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision import places
-from pgflowd.core.supervision.kinds import (
-    SINGLE_KINDS,
-    SWEEPER,
-    ChildKind,
-    FieldSource,
-    StatusField,
-)
-from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
+from pgflowd.core.supervision.tree import ChildState
 
 WAITING = "waiting"  # for a place in the budget of connections
-_NUMBERS = (
-    "queued", "oldest_queued_s", "oldest_running_s", "completed_1m", "failed_1m", "p50_s", "p95_s",
-)  # fmt: skip
-_ERROR = "E"  # codes of errors begin so; those of warnings leave a daemon healthy
+ChildWord = Annotated[
+    str,
+    Words((*(each for each in ChildState if each is not ChildState.IDLE), WAITING)),
+    "`starting`: it is not ready yet; `up`: it works; `restarting`: it ended, and is started again;"
+    " `draining`: it finishes running tasks, then ends; `stopping`: it ends; `asleep`: it has no"
+    " process, since there is nothing to do; `failed`: it is parked: it cannot start, or crashed"
+    " too often; `disabled`: it is not to run; `waiting`: it waits for a connection",
+]
 
 
-@dataclass(frozen=True)
-class ChildFacts:
-    """The facts of a child's process."""
+class ChildStatus(TypedDict):
+    """A child of the supervisor, and its process."""
 
-    pid: int | None = None
-    started_at: float | None = None  # monotonic, so no correction of the clock makes it older
-    worker_id: str | None = None
-    max_concurrency: int | None = None
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    heard_at: float | None = None  # when the last of them came; monotonic
-    late_s: float | None = None  # no task waits so long while a runner is free
+    state: ChildWord
+    pid: int | None
+    up_s: float | None
+    restarts: int
 
 
-NO_FACTS = ChildFacts()  # of a child without a process
+class ListenerStatus(ChildStatus):
+    reconnects: Annotated[int, "how often it lost its connection"]
+    last_notification_s: Annotated[float | None, "since the last notification"]
+    wakes_1m: Annotated[
+        dict[str, int],
+        "wakes of the last minute, by reason: `notification`, `fallback` and others",
+    ]
 
 
-@dataclass(frozen=True)
-class DaemonFacts:
-    """The facts of the daemon."""
+class SweeperStatus(ChildStatus):
+    interval_s: Annotated[float | None, "between two sweeps"]
+    last_sweep_s: Annotated[float | None, "since the last one"]
+    recovered_24h: Annotated[int | None, "how many tasks it queued again within a day"]
+    given_up_24h: Annotated[int | None, "how many it failed for good"]
+    due_late_s: Annotated[
+        float | None, "for how long the first wait or run is due that was not processed"
+    ]
 
-    id: UUID  # of this start
-    name: str
-    host: str
-    version: str
-    pid: int
-    started_at: float  # seconds since 1970
-    monotonic_started_at: float
-    now: float  # seconds since 1970
-    monotonic: float
-    children: Mapping[str, ChildFacts] = field(default_factory=dict)
-    warnings: Sequence[Mapping[str, Any]] = ()
-    old_versions: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name, open runs
 
-    def of(self, child: ChildEntry | None) -> ChildFacts:
-        return self.children.get(child.id, NO_FACTS) if child else NO_FACTS
+class HttpStatus(ChildStatus):
+    listen: Annotated[str | None, "where it listens"]
+    requests: Annotated[int, "how many it answered"]
+    last_request_s: Annotated[float | None, "since the last one"]
+
+
+class ExporterStatus(ChildStatus):
+    endpoint: Annotated[str | None, "where the collector is"]
+    spans: Annotated[dict[str, int], "how many were sent, dropped, refused"]
+    queued: Annotated[int, "how many are to be sent"]
+
+
+class SingleChildren(TypedDict):
+    """A key for each kind of child without a group."""
+
+    listener: Annotated[ListenerStatus, "the process that receives notifications"]
+    sweeper: Annotated[SweeperStatus, "the process that recovers what others left"]
+    http: Annotated[
+        HttpStatus,
+        "the process that answers for health and metrics; `disabled` without `[http] listen`",
+    ]
+    exporter: Annotated[
+        ExporterStatus,
+        "the process that sends traces; `disabled` without `[telemetry] traces`",
+    ]
+
+
+class StatusConnections(TypedDict):
+    most: Annotated[int | None, "that it opens"]
+    taken: Annotated[int, "how many are spoken for"]
+    waiting: Annotated[int, "how many flows wait for one"]
+
+
+class SupervisorStatus(TypedDict):
+    strategy: Annotated[str, "what is started again with what"]
+    restarts: Annotated[int, "how many within `max_period_s`"]
+    max_restarts: Annotated[int, "how many are allowed in that time"]
+    max_period_s: Annotated[float, "the window in which restarts are counted"]
+    connections: Annotated[StatusConnections, "of the whole daemon"]
+
+
+class DatabaseStatus(TypedDict):
+    state: Annotated[DatabaseState, "whether it answers"]
+    server: str | None
+    place: Annotated[str | None, "host, port and name"]
+    pgmq: str | None
+    schema: Annotated[int | None, "the version of the schema"]
+    rtt_s: Annotated[float | None, "the time of a round trip"]
+    clock_skew_s: Annotated[float | None, "its clock less ours"]
+
+
+class StatusProblem(TypedDict):
+    """Something that is wrong, and the next step."""
+
+    code: str | None
+    flow: str | None
+    text: Annotated[str, "what is wrong, to which thing, what was expected"]
+    next: str | None
+
+
+class FlowTrouble(TypedDict):
+    code: str | None
+    text: str
 
 
 @dataclass(frozen=True)
 class FlowStatus:
-    """A flow that the daemon serves, and its worker; the fields are the keys of the document."""
+    """A flow that the daemon serves, and its worker. Numbers are those of its last heartbeat."""
 
-    slug: str
-    undoes: str | None  # the flow whose runs it undoes
-    old_version_of: str | None  # the name of the flow of which it is not the current version
-    open_runs: int | None  # that it has as an old version
-    state: str
+    slug: Annotated[str, "the slug of the flow"]
+    undoes: Annotated[
+        str | None,
+        "the flow whose runs it undoes; on a screen such a flow is left out while it has nothing to"
+        " do, unless with `-v`",
+    ]
+    old_version_of: Annotated[
+        str | None,
+        "the name of the flow of which it is an old version; null for others",
+    ]
+    open_runs: Annotated[
+        int | None,
+        "how many runs the old version still has, as of the last sweep; counting ends at 10,000 of"
+        " its tasks; null for others",
+    ]
+    state: ChildWord
     pid: int | None
     up_s: float | None
-    worker_id: str | None
-    running: Any  # a number of the worker's heartbeat, unchecked, like the others of this type
-    max_concurrency: int | None
-    queued: Any
-    waiting: int | None  # tasks; a number of the sweeper's heartbeat, as the next
-    waits: dict[str, Any] | None  # their number by kind
-    oldest_queued_s: Any
-    oldest_running_s: Any
-    completed_1m: Any
-    failed_1m: Any
-    p50_s: Any
-    p95_s: Any
+    worker_id: Annotated[str | None, Format("uuid")]
+    running: int
+    max_concurrency: Annotated[int | None, "how many tasks it executes at once"]
+    queued: int | None
+    waiting: Annotated[int | None, "for a time or a signal, as of the last sweep, to 10,000"]
+    waits: Annotated[dict[str, int] | None, "their number by kind"]
+    oldest_queued_s: Annotated[float | None, "how long the oldest queued task waits"]
+    oldest_running_s: Annotated[float | None, "how long the oldest running task has run"]
+    completed_1m: Annotated[int | None, "tasks of the last minute that completed"]
+    failed_1m: Annotated[int | None, "tasks of the last minute that failed"]
+    p50_s: Annotated[float | None, "how long half of the tasks ran at most"]
+    p95_s: Annotated[float | None, "how long 95 of 100 ran at most"]
     restarts: int
-    error: dict[str, Any] | None
-    zygote: Any
-    runners: Any
-    stuck: Any
-    exits: list[str]
-    parked_s: float | None
-    retry_in_s: float | None
-    asleep_s: float | None
-    next_due_in_s: float | None  # until the next message of a sleeping flow becomes visible
-    import_s: Any
-    age_s: float | None
+    error: Annotated[FlowTrouble | None, "why it is parked or cannot start"]
+    zygote: Annotated[int | None, "the id of the process from which runners are forked"]
+    runners: Annotated[int, "how many there are"]
+    stuck: Annotated[int, "how many of them cannot be killed"]
+    exits: Annotated[list[str], "how the last processes ended"]
+    parked_s: Annotated[float | None, "for how long it is parked"]
+    retry_in_s: Annotated[float | None, "until it is tried again"]
+    asleep_s: Annotated[float | None, "for how long it sleeps"]
+    next_due_in_s: Annotated[
+        float | None, "until the next message of a sleeping flow becomes visible"
+    ]
+    import_s: Annotated[float | None, "how long the last import of its module took"]
+    age_s: Annotated[float | None, "how old the oldest of these numbers is"]
 
 
 @dataclass(frozen=True)
 class DaemonStatus:
-    """The whole status; `singles` has a part for each kind of child without a group."""
+    """
+    The status of a daemon. `tree` prints all of it, too. Without a daemon the exit code is 3;
+    `status` then has the `state` `not_running`, and what only a daemon knows is null or missing.
+    """
 
-    id: str
-    name: str
+    id: Annotated[UUID, "of this start of the daemon"]
+    name: Annotated[str, "its name in the config"]
     host: str
     version: str
-    state: DaemonState
-    pid: int
-    started_at: str
-    up_s: float
-    supervisor: dict[str, Any]
-    database: dict[str, Any]
-    singles: dict[str, dict[str, Any]]
-    flows: list[FlowStatus]
-    problems: list[dict[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        fields = dict(vars(self))
-        flows, found = fields.pop("flows"), fields.pop("problems")
-        singles = fields.pop("singles")
-        flows = [dict(vars(flow)) for flow in flows]
-        return versioned({**fields, **singles, "flows": flows, "problems": found})
-
-
-def is_cut_off(reports: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a child has lost the database, by its last numbers."""
-    states = [_mapping(numbers.get("database")).get("state") for numbers in reports]
-    return DatabaseState.DOWN in states
-
-
-def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
-    """The state of the daemon; one with an error among its problems is degraded."""
-    if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
-        return DaemonState.DRAINING if tree.is_draining else DaemonState.STOPPING
-    if not tree.was_ready:
-        return DaemonState.STARTING
-    served = [child for child in tree.workers if child.state is not ChildState.DISABLED]
-    if served and all(child.state is ChildState.PARKED for child in served):
-        return DaemonState.FAILED
-    others = [
-        child
-        for child in tree.children
-        if child.state is not ChildState.DISABLED and not child.spec.is_observer
+    state: Annotated[
+        DaemonState,
+        "how it does; `degraded` while a child is neither up nor asleep nor wakes, or has a problem"
+        " whose code begins with E",
     ]
-    all_up = tree.phase is DaemonPhase.RUNNING and all(is_well(child) for child in others)
-    return DaemonState.HEALTHY if all_up and is_sound else DaemonState.DEGRADED
+    pid: int
+    started_at: datetime
+    up_s: float
+    supervisor: Annotated[SupervisorStatus, "the process that starts the others"]
+    database: Annotated[DatabaseStatus, "what the daemon knows of it"]
+    singles: Inline[SingleChildren]
+    flows: Annotated[list[FlowStatus], "those that it serves"]
+    problems: Annotated[list[StatusProblem], "what somebody must solve"]
 
 
-def is_well(child: ChildEntry) -> bool:
-    """Whether a child is up, asleep, on its way from one to the other, or waits for its place."""
-    waking = {ChildState.IDLE, ChildState.STARTING}
-    is_waking = (child.is_woken or child.queued_at is not None) and child.state in waking
-    return child.state in {ChildState.UP, ChildState.ASLEEP} or is_waking
+class IdleFlow(TypedDict):
+    """A flow that no daemon serves."""
+
+    slug: Annotated[str, "the slug of the flow"]
+    state: Annotated[Literal["not_running"], "there is no daemon"]
+    queued: int
+    waiting: int
+    waits: dict[str, int]
+    oldest_queued_s: Annotated[float | None, "how long the oldest queued task waits"]
 
 
-def is_sound(problems: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether no problem is an error."""
-    return not any(str(each.get("code") or "").startswith(_ERROR) for each in problems)
+class KnownDatabase(TypedDict):
+    state: Annotated[DatabaseState, "whether it answers"]
+    server: str | None
+    place: Annotated[str | None, "host, port and name"]
+    schema: Annotated[int | None, Presence.UNKNOWN, "the version of the schema"]
 
 
-def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
-    """The whole status."""
-    is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
-    idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
-    found = problems_of_children(tree, facts)
-    in_line = {child.id for child in places.waiting(tree)}
-    waits = facts.of(tree.child(SWEEPER.child_id())).numbers.get("waiting")
-    return DaemonStatus(
-        id=str(facts.id),
-        name=facts.name,
-        host=facts.host,
-        version=facts.version,
-        state=state_of(tree, is_sound=is_sound(found)),
-        pid=facts.pid,
-        started_at=iso(facts.started_at),
-        up_s=facts.monotonic - facts.monotonic_started_at,
-        supervisor={
-            "strategy": tree.policy.strategy,
-            "restarts": tree.budget.count(facts.monotonic),
-            "max_restarts": tree.policy.max_restarts,
-            "max_period_s": tree.policy.max_period_s,
-            "connections": {
-                "most": tree.max_connections,
-                "taken": places.taken(tree),
-                "waiting": len(places.waiting(tree)),
-            },
-        },
-        database=_database(tree, facts),
-        singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
-        flows=[
-            _flow(child, facts, WAITING if child.id in in_line else idle, waits)
-            for child in tree.workers
-        ],
-        problems=[*found, *(dict(warning) for warning in facts.warnings)],
-    )
+class NoDaemonStatus(TypedDict):
+    """The status where no daemon runs, from the database alone."""
 
-
-def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
-    """What is wrong now, each with the next step; not what a reload has refused."""
-    found: list[dict[str, Any]] = []
-    for child in (*tree.workers, *tree.observers):
-        flow = child.spec.name or None
-        whose = "" if flow else f"{child.id}: "
-        if child.state is ChildState.PARKED and (error := child.error):
-            found.append(_problem(error.code, flow, f"{whose}{error.text}", "pgflowd reload"))
-        elif child.exits and child.restarts and child.state is not ChildState.DISABLED:
-            often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
-            text = f"{whose}restarted {often}: {child.exits[-1]}"
-            found.append(_problem(None, flow, text, "pgflowd tree"))
-        if stuck := facts.of(child).numbers.get("stuck", 0):
-            found.append(_problem(None, child.spec.name, _stuck(stuck), None))
-        if child.state is ChildState.UP and child.spec.is_worker:
-            found += _of_worker(child, facts)
-    for child in tree.children:
-        flow, numbers = child.spec.name or None, facts.of(child).numbers
-        for each in _listed(numbers.get("problems")):
-            found.append(_problem(each.get("code"), flow, each.get("text"), each.get("next")))
-        database = _mapping(numbers.get("database"))
-        if child.waiting_for or (child.state.is_alive and is_cut_off([numbers])):
-            why = f": {database['error']}" if database.get("error") else ""
-            text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
-            code, remedy = database.get("code") or "E301", database.get("next")
-            found.append(_problem(code, None, text, remedy or "see that it runs"))
-        elif child.id == SWEEPER.child_id() and child.state is ChildState.UP:
-            found += _of_sweeper(child, facts)
-    return found + _of_places(tree, facts)
-
-
-def _of_places(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
-    """W320 if workers wait long for a connection, with the budget that would do."""
-    waiting = places.long_waiting(tree, facts.monotonic)
-    if not waiting:
-        return []
-    flows = "1 flow waits" if len(waiting) == 1 else f"{len(waiting)} flows wait"
-    text = (
-        f"{flows} for a connection, and the daemon has {places.taken(tree)} of at most"
-        f" {tree.max_connections}: {places.enough(tree)} would do"
-    )
-    next = "raise [database] max_connections, and that of the server if `pgflowd check` says so"
-    return [_problem("W320", None, text, next)]
-
-
-def _of_worker(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:
-    own = facts.of(child)
-    judged = problems_of_worker(
-        own.numbers,
-        age_s=_since(own.heard_at, facts) or 0.0,
-        up_s=_since(own.started_at, facts) or 0.0,
-        late_s=own.late_s,
-        max_concurrency=own.max_concurrency,
-    )
-    return [_problem(each.code, child.spec.name, each.text, each.next) for each in judged]
-
-
-def _of_sweeper(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:
-    own = facts.of(child)
-    if own.started_at is None:
-        return []
-    judged = problems_of_sweeper(own.numbers, monotonic=facts.monotonic, started_at=own.started_at)
-    return [_problem(each.code, None, each.text, each.next) for each in judged]
-
-
-def _stuck(count: Any) -> str:
-    if count == 1:
-        return "a runner cannot be killed: its place is lost until it ends"
-    return f"{count} runners cannot be killed: their places are lost until they end"
-
-
-def iso(moment: float) -> str:
-    """Return a moment in ISO 8601 and UTC."""
-    text = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-    return text.replace("+00:00", "Z")
-
-
-def _problem(code: Any, flow: str | None, text: Any, next: str | None) -> dict[str, Any]:
-    return {"code": code, "flow": flow, "text": text, "next": next}
-
-
-def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowStatus:
-    own, state = facts.of(child), child.state
-    numbers, has_process = own.numbers, state.is_alive
-    is_parked, is_asleep = state is ChildState.PARKED, state is ChildState.ASLEEP
-    old_version_of, open_runs = facts.old_versions.get(child.spec.name, (None, None))
-    reported: dict[str, Any] = {key: numbers.get(key) for key in _NUMBERS}
-    if is_asleep:
-        reported["queued"] = 0  # a message would have woken it
-    due_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
-    return FlowStatus(
-        slug=child.spec.name,
-        undoes=child.spec.undoes,
-        old_version_of=old_version_of,
-        open_runs=open_runs,
-        **_process(child, own, facts, idle),
-        worker_id=own.worker_id,
-        running=numbers.get("running", 0) if has_process else 0,
-        max_concurrency=own.max_concurrency,
-        **reported,
-        **counted_waits(waits, child.spec.name),
-        restarts=child.restarts,
-        error=child.error.document() if child.error else None,
-        zygote=numbers.get("zygote") if has_process else None,
-        runners=numbers.get("runners", 0) if has_process else 0,
-        stuck=numbers.get("stuck", 0),
-        exits=list(child.exits),
-        parked_s=_since(child.parked_at, facts) if is_parked else None,
-        retry_in_s=due_in_s if is_parked else None,
-        asleep_s=_since(child.asleep_at, facts) if is_asleep else None,
-        next_due_in_s=due_in_s if is_asleep else None,
-        import_s=numbers.get("import_s"),
-        age_s=_age(own, facts) if has_process else None,
-    )
-
-
-def _age(own: ChildFacts, facts: DaemonFacts) -> float | None:
-    """How old the oldest number of a worker is: it reads its queue less often than it sends."""
-    queue_age_s: Any = own.numbers.get("queue_age_s")
-    age_s = _since(own.heard_at, facts)
-    return age_s + queue_age_s if age_s is not None and is_number(queue_age_s) else age_s
-
-
-def _single(kind: ChildKind, tree: Tree, facts: DaemonFacts, idle: str) -> dict[str, Any]:
-    """The part of a child that is not in a group, such as the listener."""
-    child = tree.child(kind.child_id())
-    own = facts.of(child)
-    return {
-        **_process(child, own, facts, idle),
-        "restarts": child.restarts if child else 0,
-        **{field.name: _status_field(field, own, facts) for field in kind.status},
-    }
-
-
-def _status_field(field: StatusField, own: ChildFacts, facts: DaemonFacts) -> Any:
-    if field.source is FieldSource.TOTAL:
-        total = dict(field.default)
-        for each in facts.children.values():
-            for key, count in _mapping(each.numbers.get(field.key)).items():
-                if is_number(count):
-                    total[key] = total.get(key, 0) + int(count)
-        return total
-    if field.source is FieldSource.LATE:
-        return due_late_s(own.numbers, monotonic=facts.monotonic, started_at=own.started_at)
-    number = own.numbers.get(field.key, field.default)
-    if field.source is FieldSource.NUMBER:
-        return number
-    return max(0.0, facts.now - number) if is_number(number) else None
-
-
-def _process(
-    child: ChildEntry | None, own: ChildFacts, facts: DaemonFacts, idle: str
-) -> dict[str, Any]:
-    """A child's state and process; `idle` is the state shown for a child without a process."""
-    state = child.state if child else ChildState.IDLE
-    return {
-        "state": idle if state is ChildState.IDLE else state.value,
-        "pid": own.pid if state.is_alive else None,
-        "up_s": _since(own.started_at, facts) if state.is_alive else None,
-    }
-
-
-def _database(tree: Tree, facts: DaemonFacts) -> dict[str, Any]:
-    """The newest facts about the database that any child has reported."""
-    reports = [_mapping(child.numbers.get("database")) for child in facts.children.values()]
-    newest: dict[str, Any] = {}
-    for report in sorted(reports, key=lambda report: report.get("at") or 0):
-        newest.update(report)
-    for name in ("at", "code", "error", "next"):
-        newest.pop(name, None)
-    is_waiting = any(child.waiting_for == "database" for child in tree.children)
-    state = newest.pop("state", DatabaseState.UNKNOWN)
-    blank = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
-    return {"state": DatabaseState.DOWN if is_waiting else state, **blank, **newest}
-
-
-def _since(moment: float | None, facts: DaemonFacts) -> float | None:
-    return None if moment is None else max(0.0, facts.monotonic - moment)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _listed(value: Any) -> list[dict[str, Any]]:
-    found = value if isinstance(value, list) else []
-    return [each for each in found if isinstance(each, dict)]
+    name: Annotated[str, "its name in the config"]
+    state: Literal["not_running"]
+    pid: None
+    database: KnownDatabase
+    flows: list[IdleFlow]
+    problems: list[StatusProblem]

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import DocumentOf, Named
+from pgflowd.core.documents.daemon import DaemonStatus
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration
@@ -27,20 +28,30 @@ _TEXTS = ("problems", "error", "exits")  # the keys of a status document that ha
 class ListedDaemon:
     """One start of a daemon on a machine."""
 
-    daemon_id: UUID
+    daemon_id: Annotated[UUID, Named("id"), "of this start of the daemon"]
     name: str
     host: str
     pid: int
     version: str
     started_at: datetime
-    heartbeat_at: datetime
-    age_s: float  # of its heartbeat, by the database's clock
-    state: DaemonState  # as it has told last
-    is_silent: bool  # it has told nothing for longer than it should
-    living_workers: int | None  # known of one that is silent or ends, like the next two
-    held_tasks: int | None  # that its workers have begun and not reported
-    lapses_in_s: float | None  # the last of their leases; negative: it has lapsed
-    status: Mapping[str, Any]  # its status document, as `told_status` reads it
+    heartbeat_at: Annotated[datetime, "when it has told how it is"]
+    age_s: Annotated[float, "how long ago that is, by the database's clock"]
+    state: Annotated[DaemonState, "as it has told last"]
+    is_silent: Annotated[
+        bool, "it has told nothing for longer than it should: it was killed, or lost the database"
+    ]
+    living_workers: Annotated[
+        int | None,
+        "of one that is silent or ends: how many of its workers have sent a heartbeat in the last"
+        " 30 seconds",
+    ]
+    held_tasks: Annotated[
+        int | None, "of such a one: how many tasks they have begun and not reported"
+    ]
+    lapses_in_s: Annotated[
+        float | None, "of such a one: when the last of their leases lapses; negative if it has"
+    ]
+    status: Annotated[Mapping[str, Any], DocumentOf(DaemonStatus), "what `status` prints there"]
 
     @property
     def place(self) -> str:
@@ -88,10 +99,6 @@ class ListedDaemon:
     def problems(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.status["problems"]
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        fields = dict(vars(self))
-        return plain({"id": fields.pop("daemon_id"), **fields})
 
 
 def silence(daemon: ListedDaemon, *, is_alone: bool) -> str:

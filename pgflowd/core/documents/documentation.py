@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated
 
+from pgflowd.core.documents import Hidden
 from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
 from pgflowd.core.documents.markdown_text import SpanKind, page_of_link, plain, spans_of
 from pgflowd.core.text import CUT, cut, has_words
@@ -32,37 +33,28 @@ _PlacedText = tuple[str | None, str]  # the heading above a text, and the text
 class ListedPage:
     """A page of the contents; `about` is the sentence beside its link."""
 
-    topic: str
-    title: str
-    about: str
-    path: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"topic": self.topic, "title": self.title, "about": self.about}
+    topic: Annotated[str, "by which `docs TOPIC` shows it"]
+    title: Annotated[str, "the title of the page"]
+    about: Annotated[str, "what the page is about"]
+    path: Hidden[str]
 
 
 @dataclass(frozen=True)
 class ContentsPart:
     """A part of the documentation."""
 
-    title: str
+    title: Annotated[str, "what the part is called"]
     pages: list[ListedPage]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"title": self.title, "pages": [page.to_json() for page in self.pages]}
 
 
 @dataclass(frozen=True)
 class FoundText:
     """Where words stand. `heading` is that of the section; None: above the first one."""
 
-    topic: str
-    title: str
-    heading: str | None
-    text: str
-
-    def to_json(self) -> dict[str, Any]:
-        return vars(self)
+    topic: Annotated[str, "by which `docs TOPIC` shows the page"]
+    title: Annotated[str, "the title of the page"]
+    heading: Annotated[str | None, "the heading above the place; null above the first one"]
+    text: Annotated[str, "what stands there"]
 
 
 class TableOfContents:

@@ -10,10 +10,10 @@ Texts keep the `…` of code within them; other pages are named in `related` and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Annotated, NamedTuple
 
 from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
 from pgflowd.core.documents.markdown_text import links_of, page_of_link
@@ -28,8 +28,8 @@ _ROW = re.compile(r"^\| ([EW]\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 class PageSection:
     """The first one of a page has no title: it says what happened, and why."""
 
-    title: str | None
-    blocks: list[PageBlock]
+    title: Annotated[str | None, "null for the first one"]
+    blocks: Annotated[list[PageBlock], "its texts"]
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,22 @@ class ErrorPage:
 
     code: str
     title: str
-    group: str
-    sections: list[PageSection]
-    related: list[str]  # codes
-    pages: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        sections = [
-            {"title": each.title, "blocks": [_block_json(one) for one in each.blocks]}
-            for each in self.sections
-        ]
-        return {**vars(self), "sections": sections}
+    group: Annotated[str, "what such codes are about"]
+    sections: Annotated[list[PageSection], "the parts of its page"]
+    related: Annotated[list[str], "other codes"]
+    pages: Annotated[list[str], "files of the documentation"]
 
 
-def _block_json(block: PageBlock) -> dict[str, Any]:
-    return {"kind": block.kind, "text": block.text, "language": block.language}
+class ListedCode(NamedTuple):
+    """A code in a list."""
+
+    code: str
+    title: str
+    group: Annotated[str, "what such codes are about"]
+
+
+def listed_codes(codes: Iterable[str]) -> list[ListedCode]:
+    return [ListedCode(code, TITLES[code], group_of(code)) for code in codes]
 
 
 def group_of(code: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Hidden, Named
 from pgflowd.core.statuses import RunStatus
 
 MAX_FAMILY = 1000  # runs that are read
@@ -19,26 +19,14 @@ class FamilyMember:
     """A run of a family, and the task that has started it."""
 
     run_id: UUID
-    parent_run_id: UUID | None  # None: the first of the family, like the next two
-    parent_step: str | None
-    parent_index: int | None
-    depth: int
-    flow_slug: str
+    parent_run_id: Annotated[UUID | None, "the run whose task has started it"]
+    parent_step: Annotated[str | None, "the step of that task"]
+    parent_index: Annotated[int | None, Named("parent_task")]
+    depth: Hidden[int]
+    flow_slug: FlowSlug
     status: RunStatus
-    started_at: datetime | None
+    started_at: Annotated[datetime | None, "when it began; null before"]
     ended_at: datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "run_id": self.run_id,
-            "flow": self.flow_slug,
-            "status": self.status,
-            "parent_run_id": self.parent_run_id,
-            "parent_step": self.parent_step,
-            "parent_task": self.parent_index,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-        })  # fmt: skip
 
 
 @dataclass(frozen=True)

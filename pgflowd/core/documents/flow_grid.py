@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, shown
 from pgflowd.core.statuses import RunStatus, StepStatus
 
 
@@ -17,22 +17,21 @@ class GridRun:
     """A run, with its steps in the order of its flow; a map is one step."""
 
     run_id: UUID
-    flow_slug: str  # the version
+    flow_slug: FlowSlug
     status: RunStatus
     started_at: datetime
     ended_at: datetime | None
-    steps: Mapping[str, StepStatus]
+    steps: Hidden[Mapping[str, StepStatus]]
 
-    def to_json(self, steps: Sequence[str]) -> dict[str, Any]:
-        """The run with the status of each of these steps; None where it has no such step."""
-        return plain({
-            "run_id": self.run_id,
-            "flow": self.flow_slug,
-            "status": self.status,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "statuses": [self.steps.get(step) for step in steps],
-        })  # fmt: skip
+
+class GridRow(NamedTuple):
+    """A run in a grid."""
+
+    run: Inline[GridRun]
+    statuses: Annotated[
+        list[StepStatus | None],
+        "of these steps in their order, null where a run has no such step; a map is one",
+    ]
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,16 @@ class FlowGrid:
     """The newest runs of all versions of a flow, newest first."""
 
     flow: str
-    runs: Sequence[GridRun]
+    runs: Hidden[Sequence[GridRun]]
 
     @property
-    def steps(self) -> list[str]:
+    @shown
+    def steps(self) -> Annotated[list[str], "the slugs of its steps"]:
         """All steps of these runs: those of the newest run in its order, then others."""
         return list(dict.fromkeys(step for run in self.runs for step in run.steps))
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(
-            {
-                "flow": self.flow,
-                "steps": self.steps,
-                "runs": [run.to_json(self.steps) for run in self.runs],
-            }
-        )
+    @property
+    @shown
+    def rows(self) -> Annotated[list[GridRow], Named("runs"), "the newest first"]:
+        steps = self.steps
+        return [GridRow(run, [run.steps.get(step) for step in steps]) for run in self.runs]

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.definition.plan import StepPlan
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Hidden, Named, StepSlug, TaskIndex, shown
 
 
 @dataclass(frozen=True)
 class ListedFlow:
     """A flow in the database, and its work."""
 
-    flow_slug: str
+    flow_slug: Hidden[str]
     steps: int
-    queue_name: str
-    is_watched: bool  # its queue has a trigger that notifies workers
+    queue_name: Annotated[str, Named("queue"), "the name of its queue"]
+    is_watched: Annotated[bool, Named("watched"), "whether an insert into it notifies"]
     queued: int
-    oldest_queued_at: datetime | None
+    oldest_queued_at: Annotated[datetime | None, "when the oldest queued task was queued"]
     running: int
-    active_runs: int
-    workers: int
-    last_run_at: datetime | None
+    active_runs: Annotated[int, "how many runs have begun and not ended"]
+    workers: Annotated[int, "how many sent a heartbeat in the last 30 seconds"]
+    last_run_at: Annotated[datetime | None, "when its last run began"]
     created_at: datetime
-    is_asleep: bool  # a daemon serves it, and starts its worker when there is work
+    is_asleep: Annotated[
+        bool,
+        Named("asleep"),
+        "whether its worker sleeps, and a daemon starts one when there is work",
+    ]
     waiting: int
-    planned: int  # runs that have not begun
+    planned: Annotated[int, "how many runs have not begun, to 10,000"]
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
-    undoes: str | None  # the flow whose runs it undoes
-    name: str | None = None  # in the code; none of an old version
-    version: int = 1
-    old_versions: int = 0
-    old_runs: int = 0  # of these, that have not ended
+    undoes: Annotated[
+        str | None,
+        "the flow whose runs it undoes; such a flow is listed on a screen while it has work, or"
+        " with `-v`",
+    ]
+    name: Hidden[str | None] = None  # in the code; none of an old version
+    version: Annotated[int, "the number of the current version; with `-v` each has an entry"] = 1
+    old_versions: Annotated[int, "how many older ones there are"] = 0
+    old_runs: Annotated[int, "how many of their runs are open"] = 0
+    import_s: Annotated[
+        float | None,
+        "how long the last import of its module took; null unless the daemon of this configuration"
+        " serves it",
+    ] = None
 
     @property
-    def title(self) -> str:
+    @shown
+    def title(self) -> Annotated[str, Named("flow")]:
         """What people call it."""
         return self.name or self.flow_slug
 
@@ -49,66 +63,38 @@ class ListedFlow:
         """Of all its versions."""
         return self.active_runs + self.old_runs
 
-    def to_json(self, import_s: float | None) -> dict[str, Any]:
-        """The document; the daemon knows how long the import of the flow took."""
-        return plain({
-            "flow": self.title,
-            "version": self.version,
-            "old_versions": self.old_versions,
-            "old_runs": self.old_runs,
-            "undoes": self.undoes,
-            "steps": self.steps,
-            "queue": self.queue_name,
-            "watched": self.is_watched,
-            "queued": self.queued,
-            "waiting": self.waiting,
-            "planned": self.planned,
-            "oldest_queued_at": self.oldest_queued_at,
-            "running": self.running,
-            "active_runs": self.active_runs,
-            "workers": self.workers,
-            "asleep": self.is_asleep,
-            "paused_at": self.paused_at,
-            "paused_by": self.paused_by,
-            "pause_reason": self.pause_reason,
-            "import_s": import_s,
-            "last_run_at": self.last_run_at,
-            "created_at": self.created_at,
-        })  # fmt: skip
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a flow; `has_shape`: the one that was asked for."""
+
+    number: Annotated[int, Named("version")]
+    flow_slug: Annotated[str, Named("flow"), "its flow in the database"]
+    is_current: Annotated[bool, Named("current"), "whether starts go to it"]
+    deployed_at: Annotated[datetime, "when it was deployed"]
+    deployed_by: Annotated[str | None, "who deployed it"]
+    code: Annotated[str | None, "the name of the code that was deployed, such as a commit"]
+    has_shape: Hidden[bool]
 
 
 @dataclass(frozen=True)
 class ListedLimit:
     """A limit in use: its places, who has them, and who waits for one."""
 
-    key: str
-    steps: list[str]
-    slots: int
-    taken: int
-    waiting: int
-    first_since: datetime | None
-    holders: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "key": self.key,
-            "steps": self.steps,
-            "slots": self.slots,
-            "taken": self.taken,
-            "waiting": self.waiting,
-            "first_since": self.first_since,
-            "holders": self.holders,
-        })  # fmt: skip
+    key: Annotated[str, "its key, or that of the places"]
+    steps: Annotated[list[str], "the steps that it is for"]
+    slots: Annotated[int, "how many places there are"]
+    taken: Annotated[int, "how many are taken"]
+    waiting: Annotated[int, "how many tasks wait for one"]
+    first_since: Annotated[datetime | None, "since when the first of them waits"]
+    holders: Annotated[list[str], "at most ten tasks that have a place"]
 
 
 class WorkerCaps(NamedTuple):
     """What a living worker of a flow has."""
 
-    name: str
-    caps: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"worker": self.name, "caps": list(self.caps)}
+    name: Annotated[str, Named("worker"), "the name of the worker"]
+    caps: Annotated[tuple[str, ...], "what it has"]
 
 
 def unserved_needs(steps: Iterable[StepPlan], workers: Iterable[WorkerCaps]) -> list[str]:
@@ -122,11 +108,8 @@ class TaskKey(NamedTuple):
     """The identity of a task."""
 
     run_id: UUID
-    step_slug: str
-    task_index: int
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({"run_id": self.run_id, "step": self.step_slug, "task": self.task_index})
+    step_slug: StepSlug
+    task_index: TaskIndex
 
 
 @dataclass(frozen=True)
@@ -134,28 +117,22 @@ class StalledTask:
     """A started task on which no worker works any more, or a queued one without a message."""
 
     run_id: UUID
-    step_slug: str
-    task_index: int
-    flow_slug: str
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: FlowSlug
     worker_id: UUID | None
     attempt: int
-    started_at: datetime | None
-    stalled_at: datetime
-    times: int
+    started_at: Annotated[
+        datetime | None, "when it started; null for a queued task whose message is gone"
+    ]
+    stalled_at: Annotated[datetime, "when its lease was over"]
+    times: Annotated[int, "how often it stalled before"]
     reason: str
 
     @property
     def key(self) -> TaskKey:
         return TaskKey(self.run_id, self.step_slug, self.task_index)
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            **self.key.to_json(),
-            "flow": self.flow_slug,
-            "worker_id": self.worker_id,
-            "attempt": self.attempt,
-            "times": self.times,
-            "started_at": self.started_at,
-            "stalled_at": self.stalled_at,
-            "reason": self.reason,
-        })  # fmt: skip
+
+class StalledTasks(NamedTuple):
+    tasks: Annotated[Sequence[StalledTask], "the tasks whose worker vanished"]

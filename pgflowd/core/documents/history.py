@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import plain
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import who
@@ -26,7 +25,7 @@ class RunEvent:
     """
 
     at: datetime
-    event: str
+    event: Annotated[str, "what happened"]
     step: str | None
     task: int | None
     token: int | None  # of the attempt that began or ended
@@ -53,19 +52,16 @@ class RunEvent:
         ids = (self.detail.get(name) for name in _IDS)
         return (self.event, self.at, self.step, self.task, self.token, *ids)
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
-
 
 @dataclass(frozen=True)
 class EventPage:
     """The newest events of a run, or of those before a moment, in the order of time."""
 
-    events: Sequence[RunEvent]
-    before: datetime | None  # for the page with older ones; None: there are none
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({"events": [one.to_json() for one in self.events], "before": self.before})
+    events: Annotated[
+        Sequence[RunEvent],
+        "what happened in the run, in the order of time; of very many events the newest",
+    ]
+    before: Annotated[datetime | None, "null, or the moment with which `--before` shows older ones"]
 
 
 def is_over(events: Sequence[RunEvent]) -> bool:
@@ -82,12 +78,12 @@ class PersonAction:
     at: datetime
     actor: str
     action: str  # the verb: cancel, retry, approve, …
-    flow: str | None
-    run_id: UUID | None
-    step: str | None
-    task: int | None
+    flow: Annotated[str | None, "the slug of the flow, if it was about one"]
+    run_id: Annotated[UUID | None, "the id of the run, if it was about one"]
+    step: Annotated[str | None, "the slug of the step, if it was about one"]
+    task: Annotated[int | None, "the index of the task, if it was about one"]
     reason: str | None
-    data: Mapping[str, Any] | None
+    data: Annotated[Mapping[str, Any] | None, "more about it, as a JSON object"]
     session_role: str | None  # the role that was connected; None: before it was kept
 
     @property
@@ -97,9 +93,6 @@ class PersonAction:
     @property
     def key(self) -> int:
         return self.action_id
-
-    def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
 
 
 @dataclass(frozen=True)
@@ -112,14 +105,17 @@ class DeadLetter:
     flow: str
     attempts: int
     token: int | None  # None: the attempt was not kept, like the next two
-    outcome: str | None
-    error_type: str | None
-    error: str | None
+    outcome: Annotated[str | None, "of the last attempt"]
+    error_type: Annotated[str | None, "of the last attempt"]
+    error: Annotated[str | None, "of the last attempt"]
     failed_at: datetime
 
     @property
     def key(self) -> TaskKey:
         return TaskKey(self.run_id, self.step, self.task)
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
+
+class Actions(NamedTuple):
+    """With `--follow` one action in each line, the oldest first."""
+
+    actions: Annotated[Sequence[PersonAction], "the newest first"]

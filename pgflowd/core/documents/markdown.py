@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
+
+from pgflowd.core.documents import Hidden
 
 _FENCE = "```"
 _HEADING = re.compile(r"(#{1,6}) +(.+)")
@@ -36,13 +39,13 @@ class BlockKind(StrEnum):
 class PageBlock:
     """`language` is that of code, else None: `console` has command lines behind `$`."""
 
-    kind: BlockKind
-    text: str
-    language: str | None = None
-    level: int = 0  # of a heading; 1 is the title of the page
-    mark: str = "-"  # before an item: a dash, or its number with a dot
-    indent: int = 0  # columns, of what stands within an item
-    rows: tuple[tuple[str, ...], ...] = ()  # of a table; the first one has the titles
+    kind: Annotated[BlockKind, "what it is"]
+    text: Annotated[str, "with code between backticks"]
+    language: Annotated[str | None, "of code; `console` is typed behind `$`"] = None
+    level: Hidden[int] = 0  # of a heading; 1 is the title of the page
+    mark: Hidden[str] = "-"  # before an item: a dash, or its number with a dot
+    indent: Hidden[int] = 0  # columns, of what stands within an item
+    rows: Hidden[tuple[tuple[str, ...], ...]] = ()  # of a table; the first one has the titles
 
 
 def blocks_of(text: str) -> list[PageBlock]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from pgflowd.core.documents import plain
+from typing import Annotated
 
 
 @dataclass(frozen=True)
 class OverviewCounts:
     """Each at most 1,001, which stands for any number above a thousand."""
 
-    failed: int  # runs that started within a day
-    people: int  # tasks that wait for the answer of a person
-    quarantined: int  # tasks that wait until somebody decides
-    stalled: int  # tasks whose lease has lapsed
-    dead: int  # tasks that failed for good
-
-    def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
+    failed: Annotated[int, "runs that failed and started within a day"]
+    people: Annotated[int, "tasks that wait for people"]
+    quarantined: Annotated[int, "tasks in quarantine"]
+    stalled: Annotated[int, "tasks that have stalled"]
+    dead: Annotated[int, "tasks that have failed for good"]

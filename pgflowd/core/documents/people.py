@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Inline, Named, StepSlug, TaskIndex, Words
 from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.statuses import Outcome, TaskStatus
 
 
 @dataclass(frozen=True)
@@ -16,28 +17,31 @@ class HeldTask:
     """A task that is a person's until its lease is over."""
 
     run_id: UUID
-    step_slug: str
-    task_index: int
-    flow_slug: str
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: FlowSlug
     token: int
     attempt: int
     max_attempts: int
-    lease_until: datetime
-    input: Any  # the outputs of its deps, or the element of a map
-    flow_input: Any  # None, too, if it is a large one and the step is none of the first
+    lease_until: Annotated[datetime, "when its lease ends"]
+    input: Annotated[Any, "the outputs of its deps, or the element of a map"]
+    flow_input: Annotated[
+        Any,
+        Named("run"),
+        "the input of the run; null if it is larger than 64 kB and the step is none of the first",
+    ]
 
     @property
     def key(self) -> TaskKey:
         return TaskKey(self.run_id, self.step_slug, self.task_index)
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            **self.key.to_json(),
-            "flow": self.flow_slug,
-            "token": self.token,
-            "attempt": self.attempt,
-            "max_attempts": self.max_attempts,
-            "lease_until": self.lease_until,
-            "input": self.input,
-            "run": self.flow_input,
-        })  # fmt: skip
+
+class ReportedTask(NamedTuple):
+    """What became of a task that somebody has reported, or whose wait has been ended."""
+
+    key: Inline[TaskKey]
+    result: Annotated[
+        str,
+        Words((TaskStatus.QUEUED, Outcome.COMPLETED, Outcome.FAILED, Outcome.LATE)),
+        "`late`, with exit code 1: the run or step had ended before",
+    ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Hidden, Named, shown
 from pgflowd.core.documents.runs import ListedRun
 
 MAX_COUNTED = 1000  # of what a list finds; one more stands for any number above
@@ -43,24 +43,46 @@ class RunCount:
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some runs of a list, newest first."""
+    """
+    Some runs of a list.
 
-    runs: Sequence[ListedRun]
-    seen: int  # how many were examined for it
-    next: PageKey | None  # behind which the next page begins; None: this is the last one
-    count: RunCount | None = None  # None: not requested
+    With `--status` it looks at the newest 100,000 runs of the flow and time that are asked for, as
+    does a RUN that is given by its last digits. With `--status waiting` or `quarantined` alone it
+    looks at the runs of all waits instead, however old they are, if there are at most 2,000.
+    `--text` is sought in the error and in the labels, whatever the case, and as the first or last
+    digits of the id; a whole id is found however old the run is.
+    """
+
+    runs: Annotated[Sequence[ListedRun], "the newest runs, the newest first"]
+    seen: Annotated[int, "how many runs were examined"]
+    next: Hidden[PageKey | None]  # behind which the next page begins; None: this is the last one
+    count: Hidden[RunCount | None] = None  # None: not requested
 
     @property
-    def searched_to(self) -> datetime | None:
+    @shown
+    def searched_to(
+        self,
+    ) -> Annotated[datetime | None, "when the oldest of these began; null if none is left"]:
         """No older run was examined; None: all were."""
         return self.next and self.next.at
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "runs": [run.to_json() for run in self.runs],
-            "seen": self.seen,
-            "searched_to": self.searched_to,
-            "next": self.next and self.next.text,
-            "found": self.count and self.count.found,
-            "found_to": self.count and self.count.searched_to,
-        })  # fmt: skip
+    @property
+    @shown
+    def after(
+        self,
+    ) -> Annotated[str | None, Named("next"), "what `--after` takes to show the page behind this"]:
+        return self.next and self.next.text
+
+    @property
+    @shown
+    def found(self) -> Annotated[int | None, "how many runs fit, 1,001 for more than a thousand"]:
+        return self.count.found if self.count else None
+
+    @property
+    @shown
+    def found_to(
+        self,
+    ) -> Annotated[
+        datetime | None, "back to when they were counted among the newest 20,000; null if all were"
+    ]:
+        return self.count.searched_to if self.count else None

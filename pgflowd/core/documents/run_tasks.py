@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Hidden, Named, shown
 from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.core.text import between
 
@@ -20,18 +20,20 @@ class StepTask:
     task: int
     status: TaskStatus
     attempts: int
-    kind: str | None  # of the wait, like the next two
-    name: str | None
-    why: str | None
-    since: datetime | None
-    until: datetime | None  # the end of the wait, of the lease, or of the delay
-    attempt: int | None  # None: none is kept, like all that follows
+    kind: Annotated[str | None, "of its wait"]
+    name: Annotated[
+        str | None, "of the signal, of what is needed, or of the limit that it waits for"
+    ]
+    why: Annotated[str | None, "more about its wait"]
+    since: Annotated[datetime | None, "since when it is so"]
+    until: Annotated[datetime | None, "the end of the wait, of the lease, or of the delay"]
+    attempt: Annotated[int | None, "the last attempt that is kept"]
     outcome: Outcome | None  # None, too, while the attempt runs
-    started_at: datetime | None
-    ended_at: datetime | None
+    started_at: Annotated[datetime | None, "when that began"]
+    ended_at: Annotated[datetime | None, "when that ended"]
     error_type: str | None
     error: str | None
-    worker: str | None
+    worker: Annotated[str | None, "the name of the worker, or of the person"]
 
     @property
     def took_s(self) -> float | None:
@@ -40,45 +42,60 @@ class StepTask:
 
 @dataclass(frozen=True)
 class StepTasksPage:
-    """Some tasks of a step, in their order."""
+    """
+    Some tasks of a step, in their order. With `--status` it looks at 20,000 tasks, so a page may
+    have few tasks, or none, and yet be followed by another.
+    """
 
     run_id: UUID
     step: str
-    tasks: Sequence[StepTask]
-    after: int | None  # the index after which the next page begins; None: this is the last one
-    strip: StepStrip | None = None  # all tasks of the step; None: not requested
+    tasks: Annotated[Sequence[StepTask], "the tasks in their order"]
+    after: Annotated[
+        int | None, "the index after which the next page begins; null if this is the last one"
+    ]
+    strip: Hidden[StepStrip | None] = None  # all tasks of the step; None: not requested
 
     @property
     def next(self) -> int | None:
         """Where the next page begins; None: this is the last one."""
         return self.after
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "run_id": self.run_id,
-            "step": self.step,
-            "tasks": [plain(vars(task)) for task in self.tasks],
-            "after": self.after,
-            "strip": self.strip and [cell.to_json() for cell in self.strip.cells],
-        })  # fmt: skip
+    @property
+    @shown
+    def cells(
+        self,
+    ) -> Annotated[
+        Sequence[StripCell] | None,
+        Named("strip"),
+        "all tasks of the step, in at most 200 cells of the same length",
+    ]:
+        return self.strip.cells if self.strip else None
 
 
 @dataclass(frozen=True)
 class StripCell:
     """Neighbouring tasks of a map, counted by status."""
 
-    first: int
-    last: int
-    counts: Mapping[TaskStatus, int]
+    first: Annotated[int, "the first index of the cell"]
+    last: Annotated[int, "the last one"]
+    counts: Hidden[Mapping[TaskStatus, int]]
+
+    @property
+    @shown
+    def found(
+        self,
+    ) -> Annotated[
+        dict[str, int],
+        Named("counts"),
+        "how many tasks are `queued`, `waiting`, `started`, `completed`, `failed` and `skipped`,"
+        " without those that are 0",
+    ]:
+        return {str(status): count for status, count in self.counts.items() if count}
 
     @property
     def worst(self) -> TaskStatus | None:
         """The status that matters most of those that its tasks have; None: it has no tasks."""
         return next((status for status in _WORST_FIRST if self.counts.get(status)), None)
-
-    def to_json(self) -> dict[str, Any]:
-        counts = {str(status): count for status, count in self.counts.items() if count}
-        return {"first": self.first, "last": self.last, "counts": counts}
 
 
 @dataclass(frozen=True)
@@ -88,10 +105,6 @@ class StepStrip:
     run_id: UUID
     step: str
     cells: Sequence[StripCell]
-
-    def to_json(self) -> dict[str, Any]:
-        cells = [cell.to_json() for cell in self.cells]
-        return plain({"run_id": self.run_id, "step": self.step, "cells": cells})
 
 
 _WORST_FIRST = (

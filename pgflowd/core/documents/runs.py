@@ -11,10 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypedDict
 from uuid import UUID
 
-from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents import (
+    FlowSlug,
+    Format,
+    Hidden,
+    Inline,
+    Named,
+    Presence,
+    StepSlug,
+    TaskIndex,
+    shown,
+    versioned,
+)
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.typed_outputs import TypedOutputs
 from pgflowd.core.documents.undos import StepUndo
@@ -28,21 +39,22 @@ from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 class StepState:
     """One step of a run."""
 
-    step_slug: str
+    step_slug: StepSlug
     status: StepStatus
-    output: Any
+    output: Annotated[Any, "its output; of a map a list"]
     error: str | None
-    skip_reason: str | None
-    initial_tasks: int | None  # None while a map waits for its array
-    remaining_tasks: int | None
-    remaining_deps: int
-    created_at: datetime | None
-    started_at: datetime | None
-    completed_at: datetime | None
-    failed_at: datetime | None
-    skipped_at: datetime | None
+    skip_reason: Annotated[str | None, "why it was skipped"]
+    initial_tasks: Hidden[int | None]  # None while a map waits for its array
+    remaining_tasks: Hidden[int | None]
+    remaining_deps: Hidden[int]
+    created_at: Hidden[datetime | None]
+    started_at: Annotated[datetime | None, "when it started; null before"]
+    completed_at: Hidden[datetime | None]
+    failed_at: Hidden[datetime | None]
+    skipped_at: Hidden[datetime | None]
 
     @property
+    @shown
     def ended_at(self) -> datetime | None:
         return self.completed_at or self.failed_at or self.skipped_at
 
@@ -52,35 +64,37 @@ class Run(TypedOutputs):
     """One execution of a flow, as it was when it was read. Times are in UTC."""
 
     run_id: UUID
-    flow_slug: str
+    flow_slug: FlowSlug
     status: RunStatus
     input: Any
-    output: Any
+    output: Annotated[Any, "its output, by leaf steps; null unless it is completed"]
     error: str | None
-    remaining_steps: int
-    started_at: datetime | None
-    completed_at: datetime | None
-    failed_at: datetime | None
-    cancelled_at: datetime | None = None
-    cancelled_by: str | None = None
+    remaining_steps: Hidden[int]
+    started_at: Annotated[datetime | None, "when it began; null before"]
+    completed_at: Hidden[datetime | None]
+    failed_at: Hidden[datetime | None]
+    cancelled_at: Hidden[datetime | None] = None
+    cancelled_by: Annotated[str | None, "who cancelled it"] = None
     cancel_reason: str | None = None
     paused_at: datetime | None = None
     paused_by: str | None = None
     pause_reason: str | None = None
-    start_at: datetime | None = None  # what its start asked for
-    expires_at: datetime | None = None
-    expired_at: datetime | None = None
-    labels: Mapping[str, str] | None = None
-    title: str | None = None  # what its flow makes of the input
-    singleton: str | None = None  # the key that one run at a time has
-    created_by: str | None = None  # who asked for it
-    blocked_by: Sequence[UUID] | None = None  # the runs that must end before it begins
-    parent_run_id: UUID | None = None  # whose task has started it
-    undo_of: UUID | None = None  # the run that this one undoes
-    undo_run_id: UUID | None = None  # the run that undoes this one, or is to
-    undo_wanted_at: datetime | None = None
-    undo_by: str | None = None  # who asked for the undo; None: the run failed, or was cancelled
-    undo_reason: str | None = None
+    start_at: Annotated[datetime | None, "when it is to begin"] = None
+    expires_at: Annotated[datetime | None, "when it ends at the latest"] = None
+    expired_at: Hidden[datetime | None] = None
+    labels: Annotated[Mapping[str, str] | None, "the labels of its start"] = None
+    title: Annotated[str | None, "what its flow makes of the input, for people"] = None
+    singleton: Annotated[str | None, "the key that only one run at a time has"] = None
+    created_by: Annotated[str | None, "who asked for it, if its start had wishes"] = None
+    blocked_by: Annotated[Sequence[UUID] | None, "the runs that must end before it begins"] = None
+    parent_run_id: Annotated[UUID | None, "the run whose task has started it"] = None
+    undo_of: Annotated[UUID | None, "the run that this one undoes"] = None
+    undo_run_id: Annotated[UUID | None, "the run that undoes this one, or did"] = None
+    undo_wanted_at: Hidden[datetime | None] = None
+    undo_by: Annotated[
+        str | None, "who asked for that; null if the run failed or was cancelled"
+    ] = None
+    undo_reason: Annotated[str | None, "why it is undone"] = None
 
     @property
     def _outputs(self) -> Mapping[str, Any]:
@@ -100,44 +114,16 @@ class Run(TypedOutputs):
         return RunStatus.COMPLETED if self.failed_at is None else RunStatus.FAILED
 
     @property
+    @shown
     def ended_at(self) -> datetime | None:
         return self.completed_at or self.failed_at or self.cancelled_at or self.expired_at
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "run_id": self.run_id,
-            "flow": self.flow_slug,
-            "status": self.status,
-            "input": self.input,
-            "output": self.output,
-            "error": self.error,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "cancelled_by": self.cancelled_by,
-            "cancel_reason": self.cancel_reason,
-            "paused_at": self.paused_at,
-            "paused_by": self.paused_by,
-            "pause_reason": self.pause_reason,
-            "start_at": self.start_at,
-            "expires_at": self.expires_at,
-            "labels": self.labels,
-            "title": self.title,
-            "singleton": self.singleton,
-            "created_by": self.created_by,
-            "blocked_by": self.blocked_by and [str(other) for other in self.blocked_by],
-            "parent_run_id": self.parent_run_id,
-            "undo_of": self.undo_of,
-            "undo_run_id": self.undo_run_id,
-            "undo_by": self.undo_by,
-            "undo_reason": self.undo_reason,
-        })  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunWithStates(Run):
     """A run and its steps by slug."""
 
-    steps: Mapping[str, StepState] = field(default_factory=dict)
+    steps: Hidden[Mapping[str, StepState]] = field(default_factory=dict)
 
     @property
     def _outputs(self) -> Mapping[str, Any]:
@@ -145,98 +131,63 @@ class RunWithStates(Run):
         return {slug: step.output for slug, step in self.steps.items() if step.status is done}
 
 
+class Runs(TypedDict):
+    """The runs that were named or chosen, as they are now; errors of others are printed, too."""
+
+    runs: Annotated[Sequence[Run], "those that did not refuse"]
+
+
 @dataclass(frozen=True)
 class ListedRun:
     """A run in a list."""
 
     run_id: UUID
-    flow_slug: str
+    flow_slug: FlowSlug
     status: RunStatus
-    started_at: datetime | None  # None: it has not begun
+    started_at: Annotated[datetime | None, "when it began; null before"]
     ended_at: datetime | None
     steps: int
-    steps_done: int
+    steps_done: Annotated[int, "how many of them are completed or skipped"]
     error: str | None
-    start_at: datetime | None = None
-    labels: Mapping[str, str] | None = None
-    share: float | None = None  # of its steps that is done, as far as it is known
-    undo_of: UUID | None = None  # the run that this one undoes
+    start_at: Annotated[datetime | None, "when it is to begin"] = None
+    labels: Annotated[Mapping[str, str] | None, "the labels of its start"] = None
+    share: Annotated[float | None, "how much of its steps is done, from 0 to 1"] = None
+    undo_of: Annotated[UUID | None, "the run that this one undoes"] = None
     title: str | None = None  # what its flow makes of the input
 
     @property
     def has_ended(self) -> bool:
         return self.status.is_end
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "run_id": self.run_id,
-            "flow": self.flow_slug,
-            "title": self.title,
-            "status": self.status,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "steps": self.steps,
-            "steps_done": self.steps_done,
-            "share": self.share,
-            "error": self.error,
-            "start_at": self.start_at,
-            "labels": self.labels,
-            "undo_of": self.undo_of,
-        })  # fmt: skip
-
 
 @dataclass(frozen=True)
 class StepTasks:
     """A step of a run, and its tasks by status."""
 
-    step_slug: str
-    step_type: str
-    deps: list[str]
-    tasks: int
+    step_slug: StepSlug
+    step_type: Annotated[str, Named("type"), "`single` or `map`"]
+    deps: Annotated[list[str], "the slugs of the steps that it depends on"]
+    tasks: Annotated[int, "how many tasks it has"]
     queued: int
     running: int
-    completed: int
-    failed: int
-    attempts: int  # the most of the tasks that are open, else of all
+    completed: Annotated[int, "how many tasks are completed"]
+    failed: Annotated[int, "how many tasks have failed"]
+    attempts: Annotated[int, "the most attempts of any open task, else of any"]
     max_attempts: int
-    timeout_s: int
-    running_since: datetime | None  # what a person does has no timeout
-    next_at: datetime | None  # when the first queued task may be claimed, or a wait is over
-    waiting: int = 0
-    share: float | None = None  # how much of its tasks is done
-    progress: Progress | None = None  # what a running task told last
+    timeout_s: Annotated[int, "how long an attempt may take"]
+    running_since: Hidden[datetime | None]  # what a person does has no timeout
+    next_at: Annotated[
+        datetime | None,
+        "when the first queued task may be claimed, or the first wait is over at the latest",
+    ]
+    waiting: Annotated[int, "how many tasks wait"] = 0
+    share: Annotated[float | None, "how much of its tasks is done, from 0 to 1"] = None
+    progress: Annotated[Progress | None, "what a running task has told last"] = None
 
     @property
     def only_waits(self) -> bool:
         """Whether each of its open tasks waits."""
         return self.waiting > 0 and not (self.queued or self.running)
-
-    def to_json(self, state: StepState | None, undo: StepUndo | None = None) -> dict[str, Any]:
-        """The step with its state in the run, and how far it is undone."""
-        return plain({
-            "step": self.step_slug,
-            "type": self.step_type,
-            "deps": self.deps,
-            "status": state.status if state else StepStatus.CREATED,
-            "output": state and state.output,
-            "error": state and state.error,
-            "skip_reason": state and state.skip_reason,
-            "started_at": state and state.started_at,
-            "ended_at": state and state.ended_at,
-            "tasks": self.tasks,
-            "queued": self.queued,
-            "waiting": self.waiting,
-            "running": self.running,
-            "completed": self.completed,
-            "failed": self.failed,
-            "attempts": self.attempts,
-            "max_attempts": self.max_attempts,
-            "timeout_s": self.timeout_s,
-            "next_at": self.next_at,
-            "undo": undo and undo.to_json(),
-            "share": self.share,
-            "progress": self.progress and self.progress.to_json(),
-        })  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -281,108 +232,147 @@ class Attempt:
     ended_at: datetime | None
     error_type: str | None
     error: str | None
-    traceback: str | None
-    exit_code: int | None
-    exit_signal: int | None
-    cpu_s: float | None
-    peak_kb: int | None
+    traceback: Annotated[str | None, "of the exception"]
+    exit_code: Annotated[int | None, "of its process, if that ended"]
+    exit_signal: Annotated[int | None, "the Unix signal that ended its process"]
+    cpu_s: Annotated[float | None, "the processor time that it took"]
+    peak_kb: Annotated[int | None, "the memory that it took at most"]
     worker_id: UUID
-    progress: Progress | None = None  # what its handler told last
-    output_lines: int | None = None  # how many lines of its output are kept
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({**vars(self), "progress": self.progress and self.progress.to_json()})
+    progress: Annotated[Progress | None, "what it has told last"] = None
+    output_lines: Annotated[int | None, "how many lines of its output are kept"] = None
 
 
 @dataclass(frozen=True)
 class AttemptOutput:
     """What is kept of the output of an attempt; of one whose worker has died nothing."""
 
-    step_slug: str
-    task_index: int
+    step_slug: StepSlug
+    task_index: TaskIndex
     token: int
     attempt: int
     outcome: Outcome
     started_at: datetime
     ended_at: datetime
-    lines: Sequence[KeptLine] | None
-    is_cut: bool
+    lines: Annotated[
+        Sequence[KeptLine] | None,
+        "what it printed and logged; null if its worker has died, and the output with it",
+    ]
+    is_cut: Annotated[bool, Named("cut"), "whether earlier lines are not kept"]
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "step": self.step_slug,
-            "task": self.task_index,
-            "token": self.token,
-            "attempt": self.attempt,
-            "outcome": self.outcome,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "lines": None if self.lines is None else [line.to_json() for line in self.lines],
-            "cut": self.is_cut,
-        })  # fmt: skip
+
+class RunStep(NamedTuple):
+    """A step of a run: its tasks, and its state."""
+
+    tasks: Inline[StepTasks]
+    state: Inline[StepState]
+    undo: Annotated[
+        StepUndo | None, "of a step of which something is, or was, to be undone; else null"
+    ]
 
 
 @dataclass(frozen=True)
 class RunDetails:
-    """A run as it was at `now`, by the database's clock."""
+    """
+    A run as it was when it was read. `--attempts`, `--checkpoints` and `--tree` add the keys of
+    these names; `--input` and `--output` print the bare value alone.
+    """
 
-    run: RunWithStates
-    steps: list[StepTasks]
-    failures: list[FailedAttempt]
-    attempts: list[Attempt] | None  # None: not requested
-    now: datetime
-    waits: Sequence[OpenTask] = ()
-    unused: Sequence[ListedSignal] = ()  # signals that nobody got
-    checkpoints: Sequence[SavedCheckpoint] | None = None  # None: not requested, like the next
-    family: Sequence[FamilyMember] | None = None
-    undos: Mapping[str, StepUndo] = field(default_factory=dict)  # of steps, by their slugs
-    undo: Run | None = None  # the run that undoes it, once it has begun
-    trace_url: str | None = None  # None: the config names none
-    has_undos: bool = False  # whether its flow says how to undo it; asked once it has ended
+    run: Inline[RunWithStates]
+    steps: Hidden[list[StepTasks]]
+    failures: Hidden[list[FailedAttempt]]
+    attempts: Annotated[
+        list[Attempt] | None, Presence.OPTIONAL, "with `--attempts`: all attempts, the oldest first"
+    ]
+    now: Hidden[datetime]  # by the clock of the database
+    waits: Annotated[Sequence[OpenTask], "its tasks that wait"] = ()
+    unused: Annotated[
+        Sequence[ListedSignal], Named("unused_signals"), "signals that no task has got"
+    ] = ()
+    checkpoints: Annotated[
+        Sequence[SavedCheckpoint] | None,
+        Presence.OPTIONAL,
+        "with `--checkpoints`: what its tasks have saved",
+    ] = None
+    family: Annotated[
+        Sequence[FamilyMember] | None,
+        Presence.OPTIONAL,
+        "with `--tree`: the runs that it belongs to by who has started whom, each after its parent,"
+        " at most 1,000",
+    ] = None
+    undos: Hidden[Mapping[str, StepUndo]] = field(default_factory=dict)  # of steps, by their slugs
+    undo: Hidden[Run | None] = None  # the run that undoes it, once it has begun
+    trace_url: Annotated[
+        str | None,
+        Presence.OPTIONAL,
+        "the page of its trace; only if `[telemetry] trace_url` is set",
+    ] = None
+    has_undos: Hidden[bool] = False  # whether its flow says how to undo it; asked once it has ended
 
-    def to_json(self) -> dict[str, Any]:
-        steps = [
-            step.to_json(self.run.steps.get(step.step_slug), self.undos.get(step.step_slug))
+    @property
+    @shown
+    def run_steps(
+        self,
+    ) -> Annotated[list[RunStep], Named("steps"), "its steps, in topological order"]:
+        """Its steps with their states; one that the run does not know was not begun."""
+        return [
+            RunStep(
+                step,
+                self.run.steps.get(step.step_slug) or _not_begun(step.step_slug),
+                self.undos.get(step.step_slug),
+            )
             for step in self.steps
         ]
-        document = versioned({**self.run.to_json(), "steps": steps})
-        document["waits"] = [task.to_json() for task in self.waits]
-        document["unused_signals"] = [signal.to_json() for signal in self.unused]
-        if self.attempts is not None:
-            document["attempts"] = [attempt.to_json() for attempt in self.attempts]
-        if self.checkpoints is not None:
-            document["checkpoints"] = [each.to_json() for each in self.checkpoints]
-        if self.family is not None:
-            document["family"] = [member.to_json() for member in self.family]
-        if self.trace_url is not None:
-            document["trace_url"] = self.trace_url
-        return document
+
+
+def _not_begun(step_slug: str) -> StepState:
+    return StepState(
+        step_slug, StepStatus.CREATED, None, None, None, None, None, 0, None, None, None, None, None
+    )
 
 
 @dataclass(frozen=True)
 class TimelineEntry:
-    """A change of a run, of a step or of a task, or what a handler printed or told."""
+    """
+    A change of a run, of a step or of a task, or what a handler printed or told; one in each line.
 
-    event: str  # run:started, step:completed, task:failed, task:output, task:progress, …
-    run_id: str
+    Output of handlers is shown from the moment on which a command follows the run, or a heartbeat
+    later where daemons receive no notifications. It comes with `handler_output = "capture"` and
+    without the values that `[logging] redact` hides; of too much output the rest is counted.
+    """
+
+    event: Annotated[
+        str,
+        "`run:…`: the run `started`, `completed`, `failed`, was `cancelled`, `expired`, its undo"
+        " has begun (`undoing`), it is `undone`, or `undo_failed`; `undo:undone`,"
+        " `undo:undo_failed`: of a step all is undone, or something is not; `step:…`: a step"
+        " `started`, `completed`, `failed`, was `skipped`; `task:…`: an attempt `failed`,"
+        " `timed_out`, `crashed`, `stalled`, was `released`; `task:waiting`: a task waits from `at`"
+        " on; `task:progress`: it has told how far it is; `task:output`: a line that a handler"
+        " printed or logged",
+    ]
+    run_id: Annotated[str, Format("uuid")]
     flow: str
     at: datetime
-    since_start_s: float
+    since_start_s: Annotated[float, "since the beginning of the run, or of its undo"]
     step: str | None = None
     task: int | None = None
-    tasks: int | None = None
+    tasks: Annotated[int | None, "of a step, or of an undo: how many tasks"] = None
     attempt: int | None = None
     max_attempts: int | None = None
-    took_s: float | None = None
-    output: Any = None
+    took_s: Annotated[float | None, "how long it took"] = None
+    output: Annotated[Any, "of what completed"] = None
     error: str | None = None
-    traceback: str | None = None
-    next_at: datetime | None = None
-    stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
-    level: str | None = None
-    text: str | None = None  # of such a line, or what a task waits for
-    ends_by: str | None = None  # the command that ends the wait
-    progress: Progress | None = None  # what a task has told
+    traceback: Annotated[str | None, "of an attempt"] = None
+    next_at: Annotated[
+        datetime | None, "when the task may be tried again, or its wait is over at the latest"
+    ] = None
+    stream: Annotated[
+        str | None, "of a line: `stdout`, `stderr`, or `log` for `ctx.log` and `logging`"
+    ] = None
+    level: Annotated[str | None, "of a line that was logged"] = None
+    text: Annotated[str | None, "the line; of a wait, what for"] = None
+    ends_by: Annotated[str | None, "the command that ends the wait"] = None
+    progress: Annotated[Progress | None, "of `task:progress`: what was told"] = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -396,5 +386,5 @@ class TimelineEntry:
         return kind == "run" and RunStatus(status).is_end
 
     def to_json(self) -> dict[str, Any]:
-        told = self.progress and self.progress.to_json()
-        return versioned(plain({**vars(self), "progress": told}))
+        """The entry as `pgflowd runs follow --json` prints it."""
+        return versioned(self)

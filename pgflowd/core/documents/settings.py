@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-from pgflowd.core.documents import plain
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
@@ -15,10 +13,21 @@ class SharedSetting:
 
     name: str
     value: Any
-    takes: str
-    means: str
+    takes: Annotated[str, "which values it takes"]
+    means: Annotated[str, "what it does"]
     changed_by: str | None
-    changed_at: datetime | None
+    changed_at: Annotated[datetime | None, "when; null if it has its default"]
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
+
+@dataclass(frozen=True)
+class Migrated:
+    """The result of a migrate, or of a dry run."""
+
+    before: Annotated[int | None, "the version of the schema before"]
+    after: Annotated[int, "the version now"]
+    core: Annotated[str, "the functions of schema `pgflow`: our own, or those of upstream"]
+    migrations: Annotated[list[str], "what was applied"]
+    dry_run: bool
+    is_repeated: Annotated[
+        bool, "whether nothing had changed since the last one, so that nothing was applied again"
+    ] = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, StepSlug, shown
 
 OF_RUNS = ""  # in place of a step
 
@@ -15,16 +15,19 @@ OF_RUNS = ""  # in place of a step
 class StepStats:
     """How often attempts of a step ended, or runs of a flow, and how long they took."""
 
-    flow_slug: str
-    step_slug: str
-    completed: int
-    failed: int
-    timed_out: int
-    crashed: int
-    ran_p50_s: float | None
-    ran_p95_s: float | None
-    waited_p50_s: float | None
-    waited_p95_s: float | None
+    flow_slug: Hidden[str]
+    step_slug: StepSlug
+    completed: Annotated[int, "how many attempts completed"]
+    failed: Annotated[int, "how many failed"]
+    timed_out: Annotated[int, "how many took too long"]
+    crashed: Annotated[int, "how many ended with their process"]
+    ran_p50_s: Annotated[float | None, "how long half of them ran at most"]
+    ran_p95_s: Annotated[float | None, "how long 95 of 100 ran at most"]
+    waited_p50_s: Annotated[
+        float | None, "how long half of the tasks waited for their first attempt at most"
+    ]
+    waited_p95_s: Annotated[float | None, "how long 95 of 100 waited at most"]
+    since_s: Hidden[float]  # the time within which it was
 
     @property
     def ended(self) -> int:
@@ -35,47 +38,41 @@ class StepStats:
         return self.failed + self.timed_out + self.crashed
 
     @property
+    @shown
     def failure_rate(self) -> float | None:
         return self.failures / self.ended if self.ended else None
 
-    def per_minute(self, since_s: float) -> float:
-        return self.ended * 60 / since_s
+    @property
+    @shown
+    def per_minute(self) -> Annotated[float, "how many ended per minute"]:
+        return self.ended * 60 / self.since_s
 
-    def to_json(self, since_s: float) -> dict[str, Any]:
-        of_runs = self.step_slug == OF_RUNS
-        counts = {"completed": self.completed, "failed": self.failed}
-        rates = {"per_minute": self.per_minute(since_s), "failure_rate": self.failure_rate}
-        if of_runs:
-            return {**counts, **rates}
-        return {
-            "step": self.step_slug,
-            **counts,
-            "timed_out": self.timed_out,
-            "crashed": self.crashed,
-            **rates,
-            "ran_p50_s": self.ran_p50_s,
-            "ran_p95_s": self.ran_p95_s,
-            "waited_p50_s": self.waited_p50_s,
-            "waited_p95_s": self.waited_p95_s,
-        }
+
+class RunStats(NamedTuple):
+    """How often runs of a flow ended."""
+
+    completed: Annotated[int, "how many completed"]
+    failed: Annotated[int, "how many failed"]
+    per_minute: Annotated[float, "how many ended per minute"]
+    failure_rate: float | None
 
 
 @dataclass(frozen=True)
 class FlowWork:
     """The open tasks of a flow; at most ten thousand of each are counted."""
 
-    flow_slug: str
-    ready: int
+    flow_slug: FlowSlug
+    ready: Annotated[int, "how many tasks may be claimed now"]
     running: int
-    delayed: int
-    oldest_ready_s: float | None
-    waits: Mapping[str, int]  # by kind
+    delayed: Annotated[int, "how many tasks may be claimed later"]
+    oldest_ready_s: Annotated[float | None, "how long the oldest of the ready ones has been"]
+    waits: Mapping[str, int]
 
 
 class RunBucket(NamedTuple):
     """How many runs ended in a piece of time."""
 
-    ok: int
+    ok: Annotated[int, "how many completed"]
     failed: int
 
 
@@ -83,28 +80,20 @@ class RunBucket(NamedTuple):
 class FlowStats:
     """A flow: what it has to do, and what it did within a time."""
 
-    work: FlowWork
-    steps: Sequence[StepStats]
-    runs: StepStats | None
-    since_s: float
-    buckets: Sequence[
-        RunBucket
-    ] = ()  # of pieces of this time, the oldest first; none: no run ended
+    work: Inline[FlowWork]
+    steps: Annotated[Sequence[StepStats], "of each step"]
+    runs: Hidden[StepStats | None]
+    since_s: Annotated[float, "how far back the numbers go"]
+    buckets: Annotated[
+        Sequence[RunBucket], "of each twelfth of the time, the oldest first; empty if no run ended"
+    ] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        nothing = StepStats(self.work.flow_slug, OF_RUNS, *[0] * 4, *[None] * 4)
-        return plain({
-            "flow": self.work.flow_slug,
-            "since_s": self.since_s,
-            "ready": self.work.ready,
-            "running": self.work.running,
-            "delayed": self.work.delayed,
-            "oldest_ready_s": self.work.oldest_ready_s,
-            "waits": dict(self.work.waits),
-            "runs": (self.runs or nothing).to_json(self.since_s),
-            "buckets": [bucket._asdict() for bucket in self.buckets],
-            "steps": [step.to_json(self.since_s) for step in self.steps],
-        })  # fmt: skip
+    @property
+    @shown
+    def ended_runs(self) -> Annotated[RunStats, Named("runs"), "of the runs that ended"]:
+        if (runs := self.runs) is None:
+            return RunStats(0, 0, 0.0, None)
+        return RunStats(runs.completed, runs.failed, runs.per_minute, runs.failure_rate)
 
 
 def stats_of(

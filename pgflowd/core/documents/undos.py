@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Hidden
 
 
 @dataclass(frozen=True)
 class StepUndo:
     """A step of which something is, or was, to be undone: its tasks, as the last undo left each."""
 
-    step_slug: str
-    tasks: int
-    undone: int
-    failed: int
-    open: int
-    error: str | None  # of one that failed
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "tasks": self.tasks,
-            "undone": self.undone,
-            "failed": self.failed,
-            "open": self.open,
-            "error": self.error,
-        })  # fmt: skip
+    step_slug: Hidden[str]
+    tasks: Annotated[int, "how many tasks are to be undone"]
+    undone: Annotated[int, "how many of them are undone"]
+    failed: Annotated[int, "how many could not be undone"]
+    open: Annotated[int, "how many are still to be undone"]
+    error: Annotated[str | None, "of one that could not be undone"]
 
     @property
     def text(self) -> str:

@@ -4,58 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import Named, shown
 
 
 @dataclass(frozen=True)
 class ValueMember:
     """A member of an object or array; its fields are the keys of its document."""
 
-    name: str  # its key, or its index
-    type: str  # as jsonb_typeof has it
-    length: int | None  # of members or characters; None for what has neither
-    is_whole: bool  # whether `value` is all of it
-    value: Any  # of a string that is too long its beginning; of others None
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "name": self.name,
-            "type": self.type,
-            "length": self.length,
-            "whole": self.is_whole,
-            "value": self.value,
-        })  # fmt: skip
+    name: Annotated[str, "its key or index"]
+    type: Annotated[str, "its type, as `jsonb_typeof` has it"]
+    length: Annotated[int | None, "how many members or characters it has"]
+    is_whole: Annotated[bool, Named("whole"), "whether `value` is all of it"]
+    value: Annotated[Any, "of a text that is too long its beginning; null for what has members"]
 
 
 @dataclass(frozen=True)
 class ValuePart:
     """What is at a path of an input or output, from a member or character on."""
 
-    path: Sequence[str]  # keys and indexes; empty: the whole value
-    start: int
-    type: str
-    length: int | None
-    is_whole: bool
-    value: Any  # None for an object or array, which has members
-    members: Sequence[ValueMember]
+    path: Annotated[
+        Sequence[str], "the keys and indexes that lead to it; empty for the whole value"
+    ]
+    start: Annotated[int, "at which member or character it begins"]
+    type: Annotated[str, "its type, as `jsonb_typeof` has it"]
+    length: Annotated[int | None, "how many members or characters it has"]
+    is_whole: Annotated[bool, Named("whole"), "whether this is all of it"]
+    value: Annotated[Any, "the value; null for an object or array, which has members"]
+    members: Annotated[Sequence[ValueMember], "of an object or array"]
 
     @property
-    def next(self) -> int | None:
+    @shown
+    def next(
+        self,
+    ) -> Annotated[int | None, "where the next part begins; null if this is the last one"]:
         """Where the next part begins; None: this is the last one."""
         shown = len(self.value) if self.type == "string" else len(self.members)
         end = self.start + shown
         return end if shown and self.length is not None and end < self.length else None
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "path": list(self.path),
-            "start": self.start,
-            "type": self.type,
-            "length": self.length,
-            "whole": self.is_whole,
-            "value": self.value,
-            "members": [member.to_json() for member in self.members],
-            "next": self.next,
-        })  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import plain
+from pgflowd.core.documents import FlowSlug, Named, StepSlug, TaskIndex, shown
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
@@ -28,18 +28,28 @@ class OpenTask:
     """A task that has not ended, and what it waits for."""
 
     run_id: UUID
-    step_slug: str
-    task_index: int
-    flow_slug: str
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: FlowSlug
     status: TaskStatus
     attempts: int
-    kind: str | None  # of the wait, like the next two
-    name: str | None
-    why: str | None
-    since: datetime
-    until: datetime | None  # the end of the wait, of the lease, or of the delay
-    is_unserved: bool | None = None  # no living worker has what it needs
-    worker: str | None = None  # the name of who has it: a worker or a person
+    kind: Annotated[
+        str | None,
+        "of its wait: `sleep`, `signal`, `runs`, `need`, `limit`, `paused`, `quarantined`",
+    ]
+    name: Annotated[str | None, "of the signal, of what is needed, or of the limit"]
+    why: Annotated[
+        str | None,
+        "`approval`, which runs, what newer code is needed for, or the note of `ctx.hand_on`",
+    ]
+    since: Annotated[datetime, "since when it is so"]
+    until: Annotated[datetime | None, "the end of the wait, of the lease, or of the delay"]
+    is_unserved: Annotated[
+        bool | None,
+        Named("unserved"),
+        "whether no living worker has what is needed; null for other kinds",
+    ] = None
+    worker: Annotated[str | None, "the name of the worker, or of the person, that has it"] = None
     title: str | None = None  # of its run
 
     @property
@@ -63,37 +73,21 @@ class OpenTask:
             return f"signal {self.name}"
         return "the resume of its run" if self.kind == PAUSED else self.kind or ""
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            **self.key.to_json(),
-            "flow": self.flow_slug,
-            "status": self.status,
-            "attempts": self.attempts,
-            "kind": self.kind,
-            "name": self.name,
-            "why": self.why,
-            "unserved": self.is_unserved,
-            "since": self.since,
-            "until": self.until,
-            "worker": self.worker,
-            "title": self.title,
-        })  # fmt: skip
-
 
 @dataclass(frozen=True)
 class ListedSignal:
     """A signal, and which task got it."""
 
-    signal_id: int
+    signal_id: Annotated[int, "its id"]
     run_id: UUID
     name: str
-    payload: Any
-    dedup: str | None
-    sent_by: str | None
+    payload: Annotated[Any, "what was sent with it"]
+    dedup: Annotated[str | None, "the text by which the same signal counts once"]
+    sent_by: Annotated[str | None, "who sent it"]
     sent_at: datetime
-    step_slug: str | None  # of the task that got it, like the next two
-    task_index: int | None
-    consumed_at: datetime | None
+    step_slug: Annotated[str | None, Named("step"), "the step that got it; null before"]
+    task_index: Annotated[int | None, Named("task"), "the task that got it"]
+    consumed_at: Annotated[datetime | None, "when it got it"]
     session_role: str | None  # that was connected; None: before it was kept
 
     @property
@@ -101,48 +95,26 @@ class ListedSignal:
         """Who sent it, and by which role."""
         return who(self.sent_by, self.session_role)
 
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "signal_id": self.signal_id,
-            "run_id": self.run_id,
-            "name": self.name,
-            "payload": self.payload,
-            "dedup": self.dedup,
-            "sent_by": self.sent_by,
-            "sent_at": self.sent_at,
-            "step": self.step_slug,
-            "task": self.task_index,
-            "consumed_at": self.consumed_at,
-            "session_role": self.session_role,
-        })  # fmt: skip
-
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """What a task has saved under a name."""
+    """
+    What a task has saved under a name. A wait that ended has one, too, such as
+    `{"slept": true}` or `{"got": …}`.
+    """
 
-    step_slug: str
-    task_index: int
+    step_slug: StepSlug
+    task_index: TaskIndex
     name: str
-    version: int
-    saved_at: datetime
-    data: Any
+    version: Annotated[int, "how often it was saved"]
+    saved_at: Annotated[datetime, "when it was saved"]
+    data: Annotated[Any, "its value"]
 
     @property
-    def size(self) -> int:
+    @shown
+    def size(self) -> Annotated[int, "of its value, in bytes"]:
         """The bytes of its JSON."""
         return len(dumps(self.data).encode())
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({
-            "step": self.step_slug,
-            "task": self.task_index,
-            "name": self.name,
-            "version": self.version,
-            "size": self.size,
-            "saved_at": self.saved_at,
-            "data": self.data,
-        })  # fmt: skip
 
 
 def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
@@ -153,3 +125,9 @@ def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
     kinds = found.items() if isinstance(found, Mapping) else ()
     waits = {kind: count for kind, count in kinds if is_number(count)}
     return {"waiting": sum(waits.values()), "waits": waits}
+
+
+class Signals(NamedTuple):
+    """Without `--run` those of the newest 100,000."""
+
+    signals: Annotated[Sequence[ListedSignal], "the newest first"]

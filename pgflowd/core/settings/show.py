@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.keys import Key, Number, Origin, keys_of
@@ -37,10 +37,12 @@ class Variable(NamedTuple):
     """One environment variable."""
 
     name: str
-    section: str
+    section: Annotated[str, "of the key"]
     key: str
     default: Any
-    takes_file: bool
+    takes_file: Annotated[
+        bool, "whether the variable with `_FILE` at its end names a file that has the value"
+    ]
 
 
 def rows(settings: Settings) -> Iterator[Row]:

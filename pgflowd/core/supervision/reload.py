@@ -15,10 +15,11 @@ how far each flow is, and `is_open` tells of which one the end is still to come.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
+from pgflowd.core.documents import Hidden
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.actions import Action, Discover, LogPark, ReportReload
 from pgflowd.core.supervision.kinds import WORKER
@@ -228,16 +229,25 @@ def _insert(transition: TreeTransition, child: ChildEntry) -> None:
 
 
 class ReloadResult(StrEnum):
-    """What a flow has become. The last five need a look, or more time."""
+    """
+    What a flow has become. The last five need a look, or more time.
+
+    `unchanged`: as it should be; `started`: as it should be; `restarted`: as it should be,
+    after a drain; `removed`: as it should be, after a drain; `disabled`: as it should be;
+    `parked`: exit code 1: it cannot start; `kept_old`: exit code 1: its new code is broken, and
+    its worker goes on with the old code and shape; `restarting`: exit code 1: it crashed and is
+    tried again; `draining`: not over; `starting`: not over: it waits for the database, or
+    another reload came.
+    """
 
     UNCHANGED = "unchanged"
     STARTED = "started"
-    RESTARTED = "restarted"  # drained, and started again
-    REMOVED = "removed"  # drained
+    RESTARTED = "restarted"
+    REMOVED = "removed"
     DISABLED = "disabled"
     PARKED = "parked"
-    KEPT_OLD = "kept_old"  # its new code is broken, so the worker has the old one
-    RESTARTING = "restarting"  # it crashed, and is tried again
+    KEPT_OLD = "kept_old"
+    RESTARTING = "restarting"
     DRAINING = "draining"
     STARTING = "starting"
 
@@ -254,12 +264,8 @@ class ReloadedFlow:
     flow: str
     result: ReloadResult
     code: str | None = None
-    text: str | None = None
-    is_open: bool = False  # the end of a drain or start is still to come
-
-    def document(self) -> dict[str, Any]:
-        """Return it as the answer has it."""
-        return {key: value for key, value in asdict(self).items() if key != "is_open"}
+    text: Annotated[str | None, "more about it"] = None
+    is_open: Hidden[bool] = False  # the end of a drain or start is still to come
 
 
 def reloaded_flows(tree: Tree, report: ReportReload) -> list[ReloadedFlow]:
@@ -316,8 +322,10 @@ def _after(tree: Tree, name: str, wanted: ReloadResult) -> ReloadedFlow:
 
 
 def _parked(name: str, child: ChildEntry) -> ReloadedFlow:
-    error = child.error.document() if child.error else {"code": None, "text": None}
-    return ReloadedFlow(name, ReloadResult.PARKED, error["code"], error["text"])
+    error = child.error
+    return ReloadedFlow(
+        name, ReloadResult.PARKED, error.code if error else None, error.text if error else None
+    )
 
 
 def _worker(tree: Tree, name: str) -> ChildEntry | None:

@@ -77,10 +77,6 @@ class ChildExit:
         known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
         return head if head.startswith(known) else "failed"
 
-    def document(self) -> dict[str, str | None]:
-        """Return it as the status document has it."""
-        return {"code": self.code, "text": self.text}
-
     @property
     def text(self) -> str:
         """The reason without its code, which stands beside it."""

@@ -12,12 +12,11 @@ another tool installed is never changed; only schema `pgflowd` is added.
     verify   changes since the last migrate
 """
 
-from pgflowd.db.schema.migrate import Migrated, install, migrate, roles_sql, sql
+from pgflowd.db.schema.migrate import install, migrate, roles_sql, sql
 from pgflowd.db.schema.state import SchemaStatus, refuse_newer, require, status
 from pgflowd.db.schema.verify import verify
 
 __all__ = [
-    "Migrated",
     "SchemaStatus",
     "install",
     "migrate",

@@ -16,6 +16,7 @@ import psycopg
 from psycopg.sql import Literal
 
 from pgflowd import __version__
+from pgflowd.core.documents.settings import Migrated
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT
@@ -35,18 +36,6 @@ from pgflowd.resources import schema_version
 
 BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
 CONFLICT_STATES = {"42P06", "42P07", "42710", "42723", "2BP01"}  # foreign objects exist
-
-
-@dataclass(frozen=True)
-class Migrated:
-    """The result of a migrate, or of a dry run."""
-
-    before: int | None
-    after: int
-    core: str
-    migrations: list[str]
-    dry_run: bool
-    is_repeated: bool = False  # nothing had changed since the last one
 
 
 def install(conn: Connection) -> None:

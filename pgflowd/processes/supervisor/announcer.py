@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pgflowd.core.documents.daemon import is_cut_off
+from pgflowd.core.documents.daemon_status import is_cut_off
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase

@@ -13,6 +13,7 @@ import selectors
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pgflowd.core.documents import encoded
 from pgflowd.core.supervision.actions import ReportReload
 from pgflowd.core.supervision.reload import is_over, reloaded_flows
 from pgflowd.core.supervision.tree import DaemonPhase
@@ -145,7 +146,7 @@ class ControlServer:
         flows = reloaded_flows(self._supervisor.tree, self._report)
         if at_once or is_over(flows):
             problems = [problem_json(problem) for problem in self._supervisor.status.answer]
-            answer = {"flows": [flow.document() for flow in flows], "problems": problems}
+            answer = {"flows": [encoded(flow) for flow in flows], "problems": problems}
             self.answer_reload({**asdict(self._report), **answer})
 
     def answer_reload(self, answer: dict[str, Any]) -> None:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pgflowd import __version__
-from pgflowd.core.documents.daemon import (
+from pgflowd.core.documents import versioned
+from pgflowd.core.documents.daemon import StatusProblem
+from pgflowd.core.documents.daemon_status import (
     ChildFacts,
     DaemonFacts,
     is_sound,
@@ -62,7 +64,7 @@ class StatusReporter:
         return time.monotonic() - self._began
 
     def document(self) -> dict[str, Any]:
-        return status_of(self._supervisor.tree, self._facts()).to_json()
+        return versioned(status_of(self._supervisor.tree, self._facts()))
 
     def send_to(self, sweeper: ChildProcess) -> None:
         """Send the document to the sweeper, which writes it into the database."""
@@ -128,7 +130,10 @@ class StatusReporter:
             time.time(),
             time.monotonic(),
             children,
-            [problem_json(problem) for problem in self.warnings],
+            [
+                StatusProblem(code=one.code, flow=None, text=one.text, next=one.next)
+                for one in self.warnings
+            ],
             self._supervisor.reloader.old_versions,
         )
 

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -133,7 +133,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
         "with_run": [step.slug for step in flow.spec.steps if step.needs_run_input],
         "originals": {s.slug: s.parts for s in flow.spec.steps if s.undoes is not None},
         "async": [slug for slug, step in flow.steps.items() if is_async(step.handler)],
-        "handlers": [facts.to_json() for facts in facts_of(flow.spec)],
+        "handlers": [asdict(facts) for facts in facts_of(flow.spec)],
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "streams": shared,

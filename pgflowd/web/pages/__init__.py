@@ -21,9 +21,9 @@ from pgflowd.web.pages import (
     step,
     troubles,
 )
-from pgflowd.web.pages.page import Document, Page, PageRequest
+from pgflowd.web.pages.page import Page, PageRequest
 
-__all__ = ["PAGES", "Document", "Page", "PageRequest"]
+__all__ = ["PAGES", "Page", "PageRequest"]
 
 _GROUPS = (
     overview, runs, run, step, flows, daemons, troubles, people, schedules, start, database,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Inline
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
 from pgflowd.core.suggest import nearest
 from pgflowd.db.daemons import list_daemons
@@ -16,7 +15,7 @@ from pgflowd.web.pages.page import Page, PageRequest
 
 
 @dataclass(frozen=True)
-class Daemons:
+class ShownDaemons:
     """The daemons that have told of themselves within a day."""
 
     daemons: Sequence[ListedDaemon]
@@ -25,24 +24,18 @@ class Daemons:
         """What became of one that is silent."""
         return silence(daemon, is_alone=is_alone(self.daemons))
 
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"daemons": [each.to_json() for each in self.daemons]})
-
 
 @dataclass(frozen=True)
 class ShownDaemon:
     """One daemon."""
 
-    daemon: ListedDaemon
-    silence: str
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(self.daemon.to_json())
+    daemon: Inline[ListedDaemon]
+    silence: Hidden[str]
 
 
-def daemon_list(request: PageRequest) -> Daemons:
+def daemon_list(request: PageRequest) -> ShownDaemons:
     daemons = execute(request.conn, list_daemons())
-    return Daemons(daemons)
+    return ShownDaemons(daemons)
 
 
 def daemon_page(request: PageRequest) -> ShownDaemon:

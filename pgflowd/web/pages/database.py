@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import shown
 from pgflowd.core.finding import Finding, FindingState, Section
 from pgflowd.db.doctor import DoctorRequest, examine
 from pgflowd.web.pages.page import Page, PageRequest
@@ -18,11 +18,12 @@ SECTIONS = (Section.DATABASE, Section.CONNECTIONS)
 class ShownFindings:
     """The findings, as `doctor` prints them."""
 
-    findings: Sequence[Finding]
+    findings: Annotated[Sequence[Finding], "what was examined"]
 
-    def to_json(self) -> dict[str, Any]:
-        is_ok = all(each.state != FindingState.ERROR for each in self.findings)
-        return versioned({"ok": is_ok, "findings": [asdict(each) for each in self.findings]})
+    @property
+    @shown
+    def ok(self) -> Annotated[bool, "whether there is no error"]:
+        return all(each.state != FindingState.ERROR for each in self.findings)
 
 
 def database_page(request: PageRequest) -> ShownFindings:

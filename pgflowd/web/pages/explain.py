@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from pgflowd.core.documents import versioned
-from pgflowd.core.documents.error_pages import ErrorPage, found_in, group_of, nearest_codes
+from pgflowd.core.documents import Hidden, Inline, Named, shown
+from pgflowd.core.documents.error_pages import (
+    ErrorPage,
+    ListedCode,
+    found_in,
+    group_of,
+    listed_codes,
+    nearest_codes,
+)
 from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.host.pages import error_page, error_texts
 from pgflowd.web.pages.page import Page, PageRequest
@@ -16,10 +23,15 @@ MAX_WORDS_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Codes:
+class ShownCodes:
     """The codes whose pages have some words, or all."""
 
-    codes: Sequence[str]
+    codes: Hidden[Sequence[str]]
+
+    @property
+    @shown
+    def found(self) -> Annotated[list[ListedCode], Named("codes"), "the codes that were found"]:
+        return listed_codes(self.codes)
 
     @property
     def groups(self) -> dict[str, list[tuple[str, str]]]:
@@ -29,25 +41,17 @@ class Codes:
             groups.setdefault(group_of(code), []).append((code, TITLES[code]))
         return groups
 
-    def to_json(self) -> dict[str, Any]:
-        found = [{"code": each, "title": TITLES[each], "group": group_of(each)}
-                 for each in self.codes]  # fmt: skip
-        return versioned({"codes": found})
-
 
 @dataclass(frozen=True)
 class Explained:
     """The page of a code."""
 
-    page: ErrorPage
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(self.page.to_json())
+    page: Inline[ErrorPage]
 
 
-def codes(request: PageRequest) -> Codes:
+def codes(request: PageRequest) -> ShownCodes:
     words = (request.word("words") or "")[:MAX_WORDS_CHARS]
-    return Codes(found_in(error_texts(), words) if words else list(TITLES))
+    return ShownCodes(found_in(error_texts(), words) if words else list(TITLES))
 
 
 def explained(request: PageRequest) -> Explained:

@@ -10,9 +10,15 @@ from typing import Any
 from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.definition.options import FOLLOWING, Column, option_cells
 from pgflowd.core.definition.plan import StepPlan, plan_of
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Inline
 from pgflowd.core.documents.flow_grid import FlowGrid
-from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps, unserved_needs
+from pgflowd.core.documents.flows import (
+    ListedFlow,
+    ListedLimit,
+    Version,
+    WorkerCaps,
+    unserved_needs,
+)
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.documents.statistics import FlowStats, StepStats, stats_of
 from pgflowd.core.graph import Graph, graph_of
@@ -24,7 +30,7 @@ from pgflowd.db.option_values import option_values
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.schedules import list_schedules
 from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
-from pgflowd.db.versions import Version, versions_of
+from pgflowd.db.versions import versions_of
 from pgflowd.web.pages.page import Page, PageRequest
 
 TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}
@@ -44,23 +50,20 @@ class Flows:
         """Those that undo runs of others are shown if they have work."""
         return [flow for flow in self.flows if not flow.undoes or flow.open_runs]
 
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"flows": [flow.to_json(None) for flow in self.flows]})
-
 
 @dataclass(frozen=True)
 class ShownFlow:
     """A flow, and all that is known of it."""
 
-    flow: ListedFlow
+    flow: Inline[ListedFlow]
     shape: Mapping[str, Any]
     caps: Sequence[WorkerCaps]
     versions: Sequence[Version]
     schedules: Sequence[ListedSchedule]
-    limits: Sequence[ListedLimit]
-    tuned: Sequence[OptionValues]  # options that somebody has changed in the database
-    stats: FlowStats | None
-    since: str
+    limits: Hidden[Sequence[ListedLimit]]
+    tuned: Hidden[Sequence[OptionValues]]  # options that somebody has changed in the database
+    stats: Hidden[FlowStats | None]
+    since: Hidden[str]
     grid: FlowGrid
 
     # a template asks for these with each step
@@ -93,16 +96,6 @@ class ShownFlow:
     def missing(self) -> list[str]:
         """What steps need and no living worker has."""
         return unserved_needs(self.steps, self.caps)
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({
-            **self.flow.to_json(None),
-            "shape": dict(self.shape),
-            "caps": [worker.to_json() for worker in self.caps],
-            "versions": [version.to_json() for version in self.versions],
-            "schedules": [each.to_json() for each in self.schedules],
-            "grid": self.grid.to_json(),
-        })  # fmt: skip
 
 
 def flow_list(request: PageRequest) -> Flows:

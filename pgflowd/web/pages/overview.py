@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Named, shown
 from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.run_list import RunPage
+from pgflowd.core.documents.runs import ListedRun
 from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
@@ -29,29 +30,27 @@ FAILURES = 8
 class Overview:
     """What flows have to do and did lately, what needs attention, and the newest failed runs."""
 
-    flows: Sequence[ListedFlow]
-    counts: OverviewCounts
-    buckets: Mapping[str, Sequence[RunBucket]]  # of the last hour, of flows of which runs ended
-    failures: RunPage
+    flows: Annotated[Sequence[ListedFlow], "all flows"]
+    counts: Annotated[OverviewCounts, "what needs somebody"]
+    buckets: Annotated[
+        Mapping[str, Sequence[RunBucket]],
+        "of flows of which runs ended within the last hour: how many were `ok` and how many"
+        " `failed` in each part of it",
+    ]
+    failures: Hidden[RunPage]
 
     @property
-    def shown(self) -> list[ListedFlow]:
+    def shown_flows(self) -> list[ListedFlow]:
         """Those that undo runs of others are shown if they have work."""
         return [flow for flow in self.flows if not flow.undoes or flow.open_runs]
 
+    @property
+    @shown
+    def failed(self) -> Annotated[Sequence[ListedRun], Named("failures"), "runs that failed last"]:
+        return self.failures.runs
+
     def buckets_of(self, flow: ListedFlow) -> Sequence[RunBucket]:
         return self.buckets.get(flow.flow_slug) or [RunBucket(0, 0)] * BUCKETS
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({
-            "flows": [flow.to_json(None) for flow in self.flows],
-            "counts": self.counts.to_json(),
-            "buckets": {
-                slug: [bucket._asdict() for bucket in buckets]
-                for slug, buckets in self.buckets.items()
-            },
-            "failures": [run.to_json() for run in self.failures.runs],
-        })  # fmt: skip
 
 
 def overview(request: PageRequest) -> Overview:

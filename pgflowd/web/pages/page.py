@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -18,14 +18,8 @@ from pgflowd.db.lookup import find_run
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
-WithRows = Callable[[Connection, Any, Collection[str]], tuple["Document", Collection[str]]]
+WithRows = Callable[[Connection, Any, Collection[str]], tuple[Any, Collection[str]]]
 MAX_AGO_S = 36_500 * 86_400.0  # no run is older
-
-
-class Document(Protocol):
-    """What a page shows."""
-
-    def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class Page:
 
     path: str
     template: str
-    read: Callable[[PageRequest], Document]
+    read: Callable[[PageRequest], Any]
     command: Callable[[PageRequest], Sequence[str]]  # which prints the same
     parameters: frozenset[str] = frozenset()  # that its address may have
     lists: frozenset[str] = frozenset()  # of these, those that may be given several times

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pgflowd.core.documents import versioned
-from pgflowd.core.documents.history import PersonAction
-from pgflowd.core.documents.waits import ListedSignal, OpenTask
+from pgflowd.core.documents import Hidden, shown
+from pgflowd.core.documents.history import Actions
+from pgflowd.core.documents.waits import ListedSignal, OpenTask, Signals
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.db import waits
 from pgflowd.db.history import list_actions
@@ -30,38 +30,16 @@ MAX_ACTIONS = 100
 class ShownInbox:
     """Tasks that wait for somebody, those that are at work, and the newest signals."""
 
-    tasks: Sequence[OpenTask]
-    at_work: Sequence[OpenTask]
-    signals: Sequence[ListedSignal]
+    waiting: Hidden[Sequence[OpenTask]]
+    at_work: Hidden[Sequence[OpenTask]]
+    signals: Hidden[Sequence[ListedSignal]]
 
     @property
-    def shown(self) -> list[OpenTask]:
+    @shown
+    def tasks(self) -> list[OpenTask]:
         """Those that somebody has claimed here, and those that wait for somebody."""
         held = [task for task in self.at_work if (task.worker or "").endswith(OF_DASHBOARD)]
-        return [*held, *self.tasks]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"tasks": [task.to_json() for task in self.shown]})
-
-
-@dataclass(frozen=True)
-class Signals:
-    """The newest signals."""
-
-    signals: Sequence[ListedSignal]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"signals": [each.to_json() for each in self.signals]})
-
-
-@dataclass(frozen=True)
-class Actions:
-    """What people and clients did, the newest first."""
-
-    actions: Sequence[PersonAction]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"actions": [action.to_json() for action in self.actions]})
+        return [*held, *self.waiting]
 
 
 def inbox(request: PageRequest) -> ShownInbox:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated
 from uuid import UUID
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Inline, shown
 from pgflowd.core.documents.families import Branch, branches_of
 from pgflowd.core.documents.history import EventPage
 from pgflowd.core.documents.runs import (
@@ -59,7 +59,7 @@ class ShownStep:
 class ShownRun:
     """A run, its steps and what it waits for."""
 
-    details: RunDetails
+    details: Inline[RunDetails]
 
     @property
     def run(self) -> RunWithStates:
@@ -99,35 +99,33 @@ class ShownRun:
     def branches(self) -> list[Branch]:
         return branches_of(self.details.family or ())
 
-    def to_json(self) -> dict[str, Any]:
-        return self.details.to_json()
-
 
 @dataclass(frozen=True)
 class RunHistory:
     """What happened in a run, in the order of time."""
 
-    details: RunDetails
-    page: EventPage
+    details: Hidden[RunDetails]
+    page: Inline[EventPage]
 
     @property
     def run(self) -> RunWithStates:
         return self.details.run
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(self.page.to_json())
 
 
 @dataclass(frozen=True)
 class RunOutput:
     """What the handlers of a run have printed and logged."""
 
-    run: RunWithStates
-    attempts: Sequence[AttemptOutput]
+    run: Hidden[RunWithStates]
+    attempts: Annotated[
+        Sequence[AttemptOutput],
+        "at most the newest twenty of which output is kept, in the order of their ends",
+    ]
 
-    def to_json(self) -> dict[str, Any]:
-        attempts = [each.to_json() for each in self.attempts]
-        return versioned({"run_id": str(self.run.run_id), "attempts": attempts})
+    @property
+    @shown
+    def run_id(self) -> UUID:
+        return self.run.run_id
 
 
 def run_page(request: PageRequest) -> ShownRun:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Inline
 from pgflowd.core.documents.run_list import PageKey, RunPage
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.run_filter import RunFilter
@@ -26,18 +25,15 @@ _FILTER = ("flow", "status", "label", "since", "until", "text")
 
 
 @dataclass(frozen=True)
-class Runs:
+class ShownRuns:
     """A page of the list of runs; and what the form offers."""
 
-    page: RunPage
-    flows: Sequence[str]
-    wanted: RunFilter
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(self.page.to_json())
+    page: Inline[RunPage]
+    flows: Hidden[Sequence[str]]
+    wanted: Hidden[RunFilter]
 
 
-def run_list(request: PageRequest) -> Runs:
+def run_list(request: PageRequest) -> ShownRuns:
     """A page of the runs that the address asks for; the first one with their number."""
     wanted, after = filter_of(request), _after(request)
     flows = flow_slugs(request.conn)
@@ -45,9 +41,9 @@ def run_list(request: PageRequest) -> Runs:
         raise unknown_flow(wanted.flow, flows)
     search = search_runs(wanted, LISTED, after)
     if after is not None or wanted.is_empty:
-        return Runs(execute(request.conn, search), flows, wanted)
+        return ShownRuns(execute(request.conn, search), flows, wanted)
     page, count = execute_together(request.conn, [search, count_runs(wanted)])
-    return Runs(replace(page, count=count), flows, wanted)
+    return ShownRuns(replace(page, count=count), flows, wanted)
 
 
 def filter_of(request: PageRequest) -> RunFilter:
@@ -72,8 +68,8 @@ def _after(request: PageRequest) -> PageKey | None:
 
 
 def with_rows(
-    conn: Connection, document: Runs, shown: Collection[str]
-) -> tuple[Runs, Collection[str]]:
+    conn: Connection, document: ShownRuns, shown: Collection[str]
+) -> tuple[ShownRuns, Collection[str]]:
     """The list with other runs that somebody sees, since they do not fit its filter any more."""
     here, others = {run.run_id for run in document.page.runs}, set()
     for row in shown:

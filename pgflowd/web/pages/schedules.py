@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault, zone_of
 from pgflowd.db.query import database_time, execute_together
@@ -19,11 +18,11 @@ TICKS = 5
 
 
 @dataclass(frozen=True)
-class Schedules:
+class ShownSchedules:
     """The schedules by their names, as they were at `now`."""
 
     schedules: Sequence[ListedSchedule]
-    now: datetime
+    now: Hidden[datetime]
 
     def ticks(self, schedule: ListedSchedule) -> list[datetime]:
         """The next ticks, as the clock of their zone shows them; none if it cannot be read."""
@@ -33,13 +32,10 @@ class Schedules:
         ticks = islice(ticks_after(cron, zone, self.now), TICKS)
         return [tick.astimezone(zone_of(zone)) for tick in ticks]
 
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"schedules": [each.to_json() for each in self.schedules]})
 
-
-def schedule_list(request: PageRequest) -> Schedules:
+def schedule_list(request: PageRequest) -> ShownSchedules:
     found, now = execute_together(request.conn, [list_schedules(), database_time()])
-    return Schedules(found, now)
+    return ShownSchedules(found, now)
 
 
 PAGES = (

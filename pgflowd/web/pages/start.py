@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import HIDDEN
 from pgflowd.core.typed.schema_check import example_of
@@ -29,10 +29,10 @@ class StartForm:
     """A flow, the id that its next run gets, and an input to begin with."""
 
     flow: str
-    run_id: UUID
-    input: Any  # as it may be shown
-    is_of_last_run: bool
-    schema: Mapping[str, Any] | None
+    run_id: Annotated[UUID, "the id that the run will have"]
+    input: Annotated[Any, "what the form begins with"]  # as it may be shown
+    is_of_last_run: Hidden[bool]
+    schema: Annotated[Mapping[str, Any] | None, "the JSON Schema of the input, if there is one"]
 
     @property
     def repeats(self) -> bool:
@@ -47,14 +47,6 @@ class StartForm:
     @staticmethod
     def _fits(text: str) -> bool:
         return len(text) <= _LONGEST_INPUT and f'"{HIDDEN}' not in text
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({
-            "flow": self.flow,
-            "run_id": str(self.run_id),
-            "input": self.input,
-            "schema": self.schema,
-        })  # fmt: skip
 
 
 def start_form(request: PageRequest) -> StartForm:

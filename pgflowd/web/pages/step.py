@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgflowd.core.documents import versioned
+from pgflowd.core.documents import Hidden, Inline
 from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
 from pgflowd.core.documents.runs import Attempt, RunWithStates, StepState, StepTasks
 from pgflowd.core.lookup import refuse_unknown_step
@@ -43,10 +43,10 @@ class ShownTask:
 class ShownTasks:
     """A step of a run, some of its tasks, and perhaps one of them in detail."""
 
-    run: RunWithStates
-    step: StepTasks
-    page: StepTasksPage
-    chosen: ShownTask | None
+    run: Hidden[RunWithStates]
+    step: Hidden[StepTasks]
+    page: Inline[StepTasksPage]
+    chosen: Hidden[ShownTask | None]
 
     @property
     def state(self) -> StepState | None:
@@ -62,9 +62,6 @@ class ShownTasks:
             (TaskStatus.QUEUED, step.queued),
         ]  # fmt: skip
         return [(status, count) for status, count in found if count]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned(self.page.to_json())
 
 
 def step_tasks(request: PageRequest) -> ShownTasks:

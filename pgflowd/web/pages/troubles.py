@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pgflowd.core.documents import versioned
-from pgflowd.core.documents.flows import StalledTask
+from pgflowd.core.documents import Hidden
+from pgflowd.core.documents.flows import StalledTasks
 from pgflowd.core.documents.history import DeadLetter
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.sections import RecoverySettings
@@ -22,24 +21,11 @@ STALE_S = RecoverySettings().stale_threshold_s
 
 
 @dataclass(frozen=True)
-class StalledTasks:
-    """The stalled tasks, the oldest first."""
-
-    tasks: Sequence[StalledTask]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"tasks": [task.to_json() for task in self.tasks]})
-
-
-@dataclass(frozen=True)
-class DeadLetters:
+class ShownDeadLetters:
     """The tasks that failed for good, those of the newest runs first."""
 
     tasks: Sequence[DeadLetter]
-    flows: Sequence[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return versioned({"tasks": [task.to_json() for task in self.tasks]})
+    flows: Hidden[Sequence[str]]
 
 
 def stalled_list(request: PageRequest) -> StalledTasks:
@@ -47,13 +33,13 @@ def stalled_list(request: PageRequest) -> StalledTasks:
     return StalledTasks(tasks)
 
 
-def dead_list(request: PageRequest) -> DeadLetters:
+def dead_list(request: PageRequest) -> ShownDeadLetters:
     flow, flows = request.word("flow"), flow_slugs(request.conn)
     if flow and flow not in flows:
         raise unknown_flow(flow, flows)
     query = dead_letters(flow, request.duration_s("since"), LISTED)
     tasks = execute(request.conn, query)
-    return DeadLetters(tasks, flows)
+    return ShownDeadLetters(tasks, flows)
 
 
 def _dead_command(request: PageRequest) -> list[str]:

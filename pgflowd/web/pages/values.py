@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents import Hidden, Inline, shown
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.documents.values import ValuePart
 from pgflowd.core.lookup import refuse_unknown_step
@@ -33,7 +34,7 @@ class ShownValue:
     what: What
     step: str | None  # None: the run's
     task: int | None
-    part: ValuePart
+    part: Inline[ValuePart]
 
     @property
     def title(self) -> str:
@@ -49,22 +50,19 @@ class ShownValue:
         """The parameters of its address."""
         return {"view": "values", "what": self.what, "step": self.step, "task": self.task}
 
-    def to_json(self) -> dict[str, Any]:
-        whose = {"what": self.what, "step": self.step, "task": self.task}
-        return plain({**whose, **self.part.to_json()})
-
 
 @dataclass(frozen=True)
 class RunValues:
     """Parts of the values of a run: those that its address asks for, or all that it has."""
 
-    run: RunWithStates
-    values: Sequence[ShownValue]
-    left_out: Sequence[str] = ()  # steps that have outputs, too
+    run: Hidden[RunWithStates]
+    values: Annotated[Sequence[ShownValue], "the values that were asked for"]
+    left_out: Hidden[Sequence[str]] = ()  # steps that have outputs, too
 
-    def to_json(self) -> dict[str, Any]:
-        values = [value.to_json() for value in self.values]
-        return versioned({"run_id": str(self.run.run_id), "values": values})
+    @property
+    @shown
+    def run_id(self) -> UUID:
+        return self.run.run_id
 
 
 def run_values(request: PageRequest) -> RunValues:

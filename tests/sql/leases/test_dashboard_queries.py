@@ -9,6 +9,7 @@ from uuid import UUID
 
 from support.leases import LeaseDatabase
 
+from pgflowd.core.documents import encoded
 from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.run_tasks import StripCell
 from pgflowd.core.documents.values import ValuePart
@@ -64,7 +65,7 @@ def test_parts_of_large_values_are_read_alone(any_core: LeaseDatabase) -> None:
     ) -> ValuePart:
         found = execute(any_core.conn, value_part(run, step, task, what, **more))
         assert found
-        json.dumps(found.to_json())
+        json.dumps(encoded(found))
         return found
 
     def members(found: ValuePart) -> list[tuple[Any, ...]]:

@@ -70,7 +70,7 @@ def test_numbers_are_those_of_runs_counted_by_hand(own: LeaseDatabase) -> None:
     assert list(found) == ["", "a2", "a", "b"]
     a = found["a"]
     assert (a.completed, a.failed, a.timed_out, a.crashed) == (8, 1, 0, 1)
-    assert (a.ended, a.failure_rate, a.per_minute(HOUR_S)) == (10, 0.2, 10 / 60)
+    assert (a.ended, a.failure_rate, a.per_minute) == (10, 0.2, 10 / 60)
     assert (a.ran_p50_s, a.ran_p95_s) == (pytest.approx(6 / 7), pytest.approx(9.1667, abs=1e-3))
     assert (a.waited_p50_s, found["a2"].waited_p50_s) == (None, pytest.approx(3.75))
     assert (found[""].completed, found[""].failure_rate) == (4, 0.2)

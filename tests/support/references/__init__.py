@@ -11,7 +11,6 @@ from pathlib import Path
 
 from support.references.commands import commands_page
 from support.references.config import config_file, config_page
-from support.references.documents import documents_page
 from support.references.log_fields import log_page
 from support.references.metrics import metrics_page
 from support.references.python_api import api_page
@@ -22,7 +21,6 @@ FILES: dict[str, Callable[[], str]] = {
     "config/pgflowd.toml": config_file,
     "docs/reference/commands.md": commands_page,
     "docs/reference/config.md": config_page,
-    "docs/reference/documents.md": documents_page,
     "docs/reference/log-fields.md": log_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/python-api.md": api_page,

@@ -9,19 +9,13 @@ import click
 
 from pgflowd.cli.groups import Command
 from pgflowd.cli.main import cli
-from support.document_table import DOCUMENTS
 from support.references.markdown import MADE, WIDTH, code, item, page, paragraph
 
 _ABOUT = f"""\
 Each command has its help with `-h`, which is what stands here. [For programs](programs.md) has
-the words of arguments, such as RUN and DUR, and the exit codes; [JSON documents](documents.md)
-what `--json` prints. {MADE}"""
+the words of arguments, such as RUN and DUR, and the exit codes; `pgflowd docs --schema runs-list`
+prints the JSON Schema of what `pgflowd runs list --json` prints, and so on. {MADE}"""
 _EVERYWHERE = "These work before and after every command:"
-_PRINTED = {
-    command.partition(" --")[0]: name
-    for name, (_, commands) in reversed(DOCUMENTS.items())
-    for command in reversed(commands)
-}
 
 
 def commands_page() -> str:
@@ -62,9 +56,6 @@ def _section(command: click.Command, parent: click.Context, level: int) -> Itera
         yield "\n".join(map(_option, options))
     if examples:
         yield "\n".join(["```console", *(f"$ {line}" for line in examples), "```"])
-    if words in _PRINTED:
-        name = _PRINTED[words]
-        yield f"`--json` prints [{name}](documents.md#{name})."
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)

@@ -11,10 +11,11 @@ import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pgflowd
 import pgflowd.testing
+from pgflowd.core import documents
 from pgflowd.core.definition import options
 from pgflowd.core.run_filter import RunsWanted
 from pgflowd.core.wishes import Wishes
@@ -63,6 +64,8 @@ _TESTS = "[Tests](../guides/testing.md) shows how."
 _FIXTURES = [plugin.pgflow_server, plugin.pgflow_db, plugin.pgflow_daemon]
 _NOT_MADE = {"Context", "Suspended"}  # by users
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_NOTES = {"Annotated", "Hidden", "Inline"}
+_ALIASES = {name: getattr(documents, name) for name in ("FlowSlug", "StepSlug", "TaskIndex")}
 _ONLY_OURS = {"to_json", "spec", "shape", "written", "steps", "path", "full_name", "picture"}
 
 
@@ -135,7 +138,7 @@ def _properties(functions: dict[str, list[Function]]) -> Iterator[str]:
     for name, written in functions.items():
         returns = written[0].returns
         if _is_property(written) and returns is not None and not name.startswith("_"):
-            yield item(_said(code(f"{name}: {ast.unparse(returns)}"), _doc_of(written)))
+            yield item(_said(code(f"{name}: {ast.unparse(_bare(returns))}"), _doc_of(written)))
 
 
 def _annotated(cls: type, *, skip_bases: bool = False) -> Iterator[str]:
@@ -193,7 +196,7 @@ def _own_comments(cls: type) -> dict[str, tuple[str, str]]:
         if token.type == tokenize.COMMENT
     }
     return {
-        each.target.id: (_kind(each), comments.get(each.end_lineno or 0, ""))
+        each.target.id: (_kind(each), _meaning(each) or comments.get(each.end_lineno or 0, ""))
         for each in _written(cls).body
         if isinstance(each, ast.AnnAssign)
         and isinstance(each.target, ast.Name)
@@ -203,8 +206,29 @@ def _own_comments(cls: type) -> dict[str, tuple[str, str]]:
 
 
 def _kind(field: ast.AnnAssign) -> str:
-    kind = ast.unparse(field.annotation)
+    kind = ast.unparse(_bare(field.annotation))
     return f"{kind} = {ast.unparse(field.value)}" if isinstance(field.value, ast.Constant) else kind
+
+
+def _bare(annotation: ast.expr) -> ast.expr:
+    """A type without what documents say about it."""
+    if isinstance(annotation, ast.Name) and annotation.id in _ALIASES:
+        return ast.Name(get_args(_ALIASES[annotation.id])[0].__name__)
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in _NOTES:
+        inner = annotation.slice
+        return inner.elts[0] if isinstance(inner, ast.Tuple) else inner
+    return annotation
+
+
+def _meaning(field: ast.AnnAssign) -> str:
+    """What a document says about a field."""
+    if not isinstance(field.annotation, ast.Subscript):
+        return ""
+    notes = field.annotation.slice
+    if ast.unparse(field.annotation.value) != "Annotated" or not isinstance(notes, ast.Tuple):
+        return ""
+    texts = [each.value for each in notes.elts if isinstance(each, ast.Constant)]
+    return next((each for each in texts if isinstance(each, str)), "")
 
 
 def _signature(name: str, written: list[Function]) -> str:
