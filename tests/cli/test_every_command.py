@@ -24,7 +24,8 @@ FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
     "new": "--template", "check": "--offline --strict", "doctor": "--user",
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
-    "top": "", "reload": "", "wake": "", "docs": "--schema", "explain": "", "version": "", "completion": "",
+    "top": "", "reload": "", "wake": "", "docs": "--schema", "explain": "", "version": "",
+    "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-key --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --until --text --label --key --input --after --limit",
