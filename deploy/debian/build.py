@@ -47,7 +47,7 @@ SCRIPTS = ("postinst", "prerm", "postrm")
 FACTS = """
 import json, sys
 from pgflowd import __version__
-from pgflowd.host.units import systemd_version
+from pgflowd.host.systemd import systemd_version
 major, minor = sys.version_info[:2]
 print(json.dumps({"version": __version__, "systemd": systemd_version() or 0,
                   "python": f"{major}.{minor}", "next_python": f"{major}.{minor + 1}"}))

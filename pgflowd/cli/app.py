@@ -92,8 +92,7 @@ class App:
         The DSN, read now. An empty one means the database of `pgflowd dev` if that runs here,
         else the libpq environment. Never print it unredacted.
         """
-        from pgflowd.host.config_refs import read
-        from pgflowd.host.dev_lock import development_url, unset_libpq_variables
+        from pgflowd.host.config import development_url, read, unset_libpq_variables
 
         url = read(self.settings.database.url, place="[database] url")
         if not url and (url := development_url(self.settings.file)):

@@ -48,7 +48,7 @@ def reconnector(app: App) -> Callable[[], psycopg.Connection[Any]]:
 def open_connection(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
     """Open a connection; the caller closes it."""
     from pgflowd.db.connection import connect, limits_of
-    from pgflowd.host.config_refs import read
+    from pgflowd.host.config import read
 
     settings = app.settings.database
     url = app.database_url

@@ -37,7 +37,7 @@ class Denied(click.ClickException):
 def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
     """Send a command to the daemon of this configuration, and return its answer."""
     from pgflowd.host import control
-    from pgflowd.host.other_daemons import owner_of
+    from pgflowd.host.control import owner_of
 
     path = socket_path(app)
     try:
@@ -79,7 +79,7 @@ def socket_path(app: App) -> Path:
 
 def ask_elsewhere(app: App) -> str | None:
     """Say how to ask a daemon of this name that listens in another runtime directory."""
-    from pgflowd.host.other_daemons import other_daemons
+    from pgflowd.host.control import other_daemons
 
     if app.settings.supervisor.control:
         return None

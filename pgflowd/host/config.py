@@ -10,23 +10,34 @@ The first of these files is read: `--config`, `--instance`, `$PGFLOWD_CONFIG`, `
 `[tool.pgflowd]` in `./pyproject.toml`, `/etc/pgflowd/pgflowd.toml`. A file in the current
 directory never hides an instance that the command line names. A file is not required: every key
 has a default and an environment variable.
+
+References are read here, too: environment variables, files and systemd credentials. A secret is
+read each time it is needed and never kept, so a rotated one works at the next connect. A missing
+target is E107, with the cause. Files must be regular and small; one line break at the end is not
+part of the value.
+
+While `pgflowd dev` runs, a file gives other terminals the URL of its database: `dev` holds a lock
+on `.pgflowd/dev.url` next to the config file. Without the lock the file is left over from a kill
+and is ignored.
 """
 
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from pgflowd.core.redact import one_line, secrets_in
-from pgflowd.core.settings.keys import GivenValue, Secret, keys_of
+from pgflowd.core.redact import one_line, redact, secrets_in
+from pgflowd.core.settings.keys import GivenValue, MissingReference, Secret, keys_of
 from pgflowd.core.settings.load import (
     Lines,
     build,
@@ -38,9 +49,8 @@ from pgflowd.core.settings.load import (
 )
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import SECTIONS, Settings
-from pgflowd.core.settings.values import NAME, Ref
+from pgflowd.core.settings.values import NAME, URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.host.config_refs import find, unreadable
 
 Flags = Mapping[str, tuple[tuple[str, ...], str | None]]
 ETC = Path("/etc/pgflowd")
@@ -262,3 +272,144 @@ def _mode(path: Path) -> int:
         return path.stat().st_mode
     except (OSError, ValueError):
         return 0
+
+
+MAX_SECRET_BYTES = 64 * 1024  # of a secret; an endless file ends here
+SECRETS = ("url", "listen_url")
+
+
+def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """Return the value, or raise ConfigError E107 with the place that named it."""
+    try:
+        return find(ref, environ)
+    except MissingReference as cause:
+        text = f"{one_line(ref.shown, 200)} was not found: {cause}"
+        raise ConfigError([Problem("E107", text, place)]) from None
+
+
+def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
+    """Return the value, or raise MissingReference with the cause."""
+    environ = os.environ if environ is None else environ
+    if ref.scheme == "env":
+        if ref.target not in environ:
+            raise MissingReference(f"the environment has no variable {one_line(ref.target, 60)}")
+        return environ[ref.target]
+    if ref.scheme == "file":
+        return _secret(Path(ref.target))
+    if ref.scheme == "cred":
+        return _secret(_credential(ref.target, environ))
+    return ref.written
+
+
+def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Problem]:
+    """Return E107 for each secret that cannot be read now, and E105 for each invalid URL."""
+    problems = []
+    for name in SECRETS:
+        ref: Ref = getattr(settings.database, name)
+        place = settings.origin_of("database", name).place
+        try:
+            mistake = _url_mistake(find(ref, environ))
+        except MissingReference as cause:
+            text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
+            problems.append(Problem("E107", text, place))
+            continue
+        if mistake:
+            text = f"[database] {name} cannot be read: {mistake}"
+            problems.append(Problem("E105", text, place, URL_NEXT))
+    try:
+        find(settings.http.token, environ)
+    except MissingReference as cause:
+        text = f"[http] token is {one_line(settings.http.token.shown, 200)}, and {cause}"
+        problems.append(Problem("E107", text, settings.origin_of("http", "token").place))
+    return problems
+
+
+def _url_mistake(url: str) -> str | None:
+    """Return what is wrong with a URL according to libpq; trying again does not help."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        return one_line(redact(str(error).strip(), secrets_in(url)), 200)
+    return None
+
+
+def _credential(name: str, environ: Mapping[str, str]) -> Path:
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if not directory:
+        raise MissingReference("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
+    if not name or "/" in name or name in {".", ".."}:
+        raise MissingReference("this is not a valid name of a credential")
+    return Path(directory) / name
+
+
+def _secret(path: Path) -> str:
+    shown = one_line(str(path), 200)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise MissingReference(f"{shown} is not a regular file")
+            content = file.read(MAX_SECRET_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise MissingReference(f"{shown} cannot be read: {reason}") from None
+    if len(content) > MAX_SECRET_BYTES:
+        raise MissingReference(f"{shown} is larger than {MAX_SECRET_BYTES // 1024} KiB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise MissingReference(f"{shown} is not UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+_FILE = Path(".pgflowd", "dev.url")
+_MAX_URL = 4096  # bytes; far above any URL
+
+
+class DevAlreadyRunning(Exception):
+    """Another `pgflowd dev` runs here."""
+
+
+@contextmanager
+def announce_url(root: Path, url: str) -> Iterator[None]:
+    """Offer this URL to other terminals until the block is left."""
+    path = root / _FILE
+    path.parent.mkdir(exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DevAlreadyRunning(str(root)) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, url.encode(), 0)
+        yield
+        with suppress(OSError):
+            path.unlink()
+    finally:
+        os.close(handle)
+
+
+def unset_libpq_variables() -> None:
+    """Unset libpq's variables, which name another database than that of `pgflowd dev`."""
+    for name in [name for name in os.environ if name.startswith("PG") and name.isalpha()]:
+        del os.environ[name]
+
+
+def development_url(config: str | None) -> str:
+    """Return the URL of the `dev` that runs in the directory of this config file, or ""."""
+    path = (Path(config).absolute().parent if config else Path.cwd()) / _FILE
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # held: it runs
+        return os.pread(handle, _MAX_URL, 0).decode()
+    finally:
+        os.close(handle)
+    return ""

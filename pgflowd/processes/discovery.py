@@ -42,7 +42,7 @@ from pgflowd.db.errors import failure_of
 from pgflowd.errors import FlowError, PgflowdError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import read
 from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 

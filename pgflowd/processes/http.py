@@ -35,11 +35,10 @@ from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.errors import ConfigError
 from pgflowd.host import control
 from pgflowd.host.channel import Channel
-from pgflowd.host.config import control_path
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import control_path, read
+from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
 from pgflowd.host.logs import Log
 from pgflowd.host.process_use import ProcessUse
-from pgflowd.host.socket_place import SocketInUse, SocketPathError, SocketPlace
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout
 KEPT_S = 1.0  # an answer of the supervisor

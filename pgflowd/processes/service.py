@@ -48,7 +48,7 @@ from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.db.query import Query, execute
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import read
 from pgflowd.host.logs import Log
 
 HEARTBEAT_S = 5.0  # a small part of hang_timeout

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pgflowd.testing.child_runs import StartedChild
-from pgflowd.testing.context import FakeContext, fake_context
+from pgflowd.testing.context import FakeContext, StartedChild, fake_context
 from pgflowd.testing.engine import EndedWait
 from pgflowd.testing.result import FlowRun, StepRun, TaskRun
 from pgflowd.testing.run_flow import run_flow

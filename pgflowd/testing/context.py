@@ -7,34 +7,220 @@ The `ctx` of a handler that a test calls.
 Neither `cancelled` nor `stopping` is set, and there is no database. Checkpoints are in `saved`. No
 wait takes time: a sleep is over at once, and a wait for a signal gets what `signals` has, or ends
 with its timeout. Child runs are those of `children`, as `run_flow` takes them, and end likewise.
+
+`TestedContext` is that of a handler that `run_flow` calls: its checkpoints and waits are in the
+engine. Both refuse what is too much for the database with its default settings.
+
+Signals are a payload, a list of payloads, or `(seconds, payload)`, for each name:
+
+    {"approve": {"approved": True}, "page": [1, 2], "paid": (3600, {"amount": 12})}
+
+Those without seconds are there from the beginning. A list as a payload stands in a list. Child runs
+are for each flow that handlers start a flow, or a function of its input:
+
+    children={"invoice": invoice_flow, "mail": lambda given: {"send": "sent"}}
+
+A function returns the output of the run, or raises what the run fails with. A flow is executed by
+`run_flow`, in virtual time, with the same children. Keys of singletons have no effect.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
-from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.failure import failure_of
+from pgflowd.core.json import as_stored, deep_copy, dumps
 from pgflowd.core.progress import progress_of
-from pgflowd.core.typed.values import read_as
+from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.typed.values import read_as, stored_value
 from pgflowd.core.undo import Undo
-from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
-from pgflowd.errors import BadDependency
-from pgflowd.testing.child_runs import TestedChildren
-from pgflowd.testing.engine import SentSignal
-from pgflowd.testing.signals import sent_signals
-from pgflowd.testing.sizes import Room
+from pgflowd.core.waiting import (
+    Checkpoint,
+    Keep,
+    Wait,
+    WaitingContext,
+    WaitKind,
+    check_signal_name,
+    seconds_of,
+)
+from pgflowd.core.wishes import NEVER, Moment
+from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
+from pgflowd.flow import Flow
+from pgflowd.testing.engine import EngineRun, SentSignal, TaskRow
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+MAX_BYTES = 1 << 20  # of a checkpoint or a signal: the setting `checkpoint_max`
+MAX_CHECKPOINTS = 10_000  # of a task
+MAX_BYTES_IN_ALL = 64 << 20  # which they have together
+
+
+def refuse_too_large(value: Any, what: str) -> None:
+    """Raise E424 for a value that no checkpoint can keep."""
+    size = _size(value)
+    if size > MAX_BYTES:
+        text = f"{what} has {size} bytes, and {MAX_BYTES} are allowed"
+        raise TooLarge(text, next="store it elsewhere, and keep a reference to it")
+
+
+class Room:
+    """What a task may keep beside these checkpoints of it."""
+
+    def __init__(self, saved: Iterable[Checkpoint]) -> None:
+        self._sizes = {each.name: _size(each.data) for each in saved}
+        self._bytes = sum(self._sizes.values())
+
+    def take(self, checkpoint: Checkpoint) -> None:
+        """Raise E424 for a checkpoint that is too large, or one too many."""
+        name = checkpoint.name
+        refuse_too_large(checkpoint.data, f"checkpoint '{name}'")
+        if name not in self._sizes and len(self._sizes) >= MAX_CHECKPOINTS:
+            text = f"the task has {MAX_CHECKPOINTS} checkpoints already"
+            raise TooLarge(text, next="save many values under one name, or drop some")
+        size = _size(checkpoint.data)
+        others = self._bytes - self._sizes.get(name, 0)
+        if others + size > MAX_BYTES_IN_ALL:
+            text = f"the checkpoints of the task have {others} bytes already"
+            text += f", and {MAX_BYTES_IN_ALL} are allowed in all"
+            raise TooLarge(text, next="save references to the data, or drop some")
+        self._sizes[name], self._bytes = size, others + size
+
+    def give_back(self, name: str) -> None:
+        self._bytes -= self._sizes.pop(name)
+
+
+def _size(value: Any) -> int:
+    return len(dumps(value).encode())
+
+
+def sent_signals(signals: Mapping[str, Any]) -> list[SentSignal]:
+    """The signals in the order of sending."""
+    if not isinstance(signals, Mapping):
+        raise TypeError(f"signals must be a dict with names of signals as keys, not {signals!r}")
+    sent = [
+        _signal(name, each)
+        for name, given in signals.items()
+        for each in (given if isinstance(given, list) else [given])
+    ]
+    return sorted(sent, key=attrgetter("sent_at"))
+
+
+def _signal(name: str, given: Any) -> SentSignal:
+    check_signal_name(name)
+    is_timed = isinstance(given, tuple) and len(given) == 2
+    seconds, payload = given if is_timed else (0.0, given)
+    sent_at = seconds_of(seconds, f"the time of signal '{name}'")
+    stored = stored_value(payload, what=f"signal '{name}'")
+    refuse_too_large(stored, f"signal '{name}'")
+    return SentSignal(name, stored, sent_at)
+
+
+class StartedChild(NamedTuple):
+    """A child run that a handler has started, and how it ended."""
+
+    step: str
+    flow: str
+    input: Any
+    run_id: str
+    status: RunStatus
+    output: Any
+    error: str | None
+
+
+class TestedChildren:
+    """Those that the handlers of a test may start, and those that they have started."""
+
+    __test__ = False  # pytest takes the name for a class of tests
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        if not isinstance(given, Mapping):
+            raise TypeError(f"children must be a dict with slugs of flows as keys, not {given!r}")
+        for slug, child in given.items():
+            if not isinstance(slug, str) or not (callable(child) or isinstance(child, Flow)):
+                raise TypeError(f"children has {child!r} for {slug!r}; give a flow or a function")
+        self.given = given
+        self.started: dict[str, StartedChild] = {}  # by run id
+        self.ends: dict[str, float] = {}  # when they end, likewise
+
+    def start(self, child: ChildStart, step: str, now: float, moment: datetime) -> None:
+        """Start a child now, which is this moment, and know at once how it will end."""
+        if child.flow not in self.given:
+            hint = did_you_mean(child.flow, self.given) or f"give children={{'{child.flow}': …}}"
+            text = f"step {step} starts flow {child.flow}, which the test does not know"
+            raise RuntimeError(f"{text}; {hint}")
+        begins_at = now + _in_s(child.wishes.begins if child.wishes else NEVER, moment, 0.0)
+        expires = child.wishes.expires if child.wishes else NEVER
+        expires_at = now + _in_s(expires, moment, math.inf)
+        end, took_s = _EXPIRED, 0.0
+        if begins_at < expires_at:
+            found, took_s = self._end_of(child)
+            end = found if begins_at + took_s < expires_at else end
+        self.ends[child.run_id] = min(begins_at + took_s, expires_at)
+        self.started[child.run_id] = StartedChild(step, child.flow, child.input, child.run_id, *end)
+
+    def read(self, run_ids: Sequence[str]) -> list[ChildRun]:
+        """The ends of runs that were started."""
+        return [
+            ChildRun(each.run_id, each.status, deep_copy(each.output), each.error)
+            for each in map(self.started.__getitem__, run_ids)
+        ]
+
+    def ended_at(self, run_ids: Sequence[str]) -> float:
+        """When the last of these runs ends. E409 for one that no handler has started."""
+        for run_id in run_ids:
+            if run_id not in self.ends:
+                text = f"there is no run {run_id}: no handler of this test has started it"
+                raise RunError(text, code="E409")
+        return max(self.ends[run_id] for run_id in run_ids)
+
+    def _end_of(self, child: ChildStart) -> tuple[_End, float]:
+        """How it ends, and after how many seconds."""
+        given = self.given[child.flow]
+        of_job = getattr(given, "flow", None)
+        flow = of_job if isinstance(of_job, Flow) else given
+        if isinstance(flow, Flow):
+            from pgflowd.testing.run_flow import run_flow  # which has children, too
+
+            run = run_flow(flow, child.input, children=self.given)
+            error = next((step.error for step in run.steps.values() if step.error), None)
+            return _End(RunStatus(run.status), run.output, error), run.took_s
+        try:
+            output = stored_value(given(deep_copy(child.input)), what=f"the output of {child.flow}")
+        except Exception as error:
+            return _End(RunStatus.FAILED, None, failure_of(error).message), 0.0
+        return _End(RunStatus.COMPLETED, output, None), 0.0
+
+
+class _End(NamedTuple):
+    """How a run has ended."""
+
+    status: RunStatus
+    output: Any
+    error: str | None
+
+
+_EXPIRED = _End(RunStatus.EXPIRED, None, "its time is over")
+
+
+def _in_s(given: Moment, moment: datetime, default: float) -> float:
+    """The seconds from this moment to the given one; the default if none is given."""
+    if given.at is not None:
+        return max(0.0, (given.at - moment).total_seconds())
+    return default if given.in_s is None else given.in_s
 
 
 @dataclass
@@ -207,3 +393,85 @@ def fake_context(**values: Any) -> FakeContext:
 
 
 _CHECKED_BY_MYPY: type[Context] = FakeContext
+
+
+ATTEMPT = "pgflowd_attempt"  # the savepoint to which a failed attempt is undone
+
+
+@dataclass
+class TestedContext(PlainContext):
+    """The context of one attempt."""
+
+    __test__ = False  # pytest takes the name for a class of tests
+
+    run: EngineRun = field(kw_only=True)
+    tested_children: TestedChildren = field(kw_only=True)
+    now: float = 0.0  # virtual time
+    moment: datetime = field(kw_only=True)  # by the calendar
+    version: int = 1  # the option of the step
+
+    @property
+    def _version(self) -> int:
+        return self.version
+
+    @property
+    def _task(self) -> TaskRow:
+        return self.run.states[self.step_slug].tasks[self.task_index]
+
+    def _keep_progress(self, told: dict[str, Any]) -> None:
+        self._task.progress = told
+
+    def _read_checkpoints(self) -> list[Checkpoint]:
+        return list(self._task.saved.values())
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        self._refuse_if_over()
+        self._room.take(checkpoint)
+        self._task.saved[checkpoint.name] = checkpoint
+
+    def _forget(self, name: str) -> None:
+        self._refuse_if_over()
+        self._room.give_back(name)
+        del self._task.saved[name]
+
+    def _refuse_if_over(self) -> None:
+        """Raise if a task beside this one has ended the run or the step."""
+        step = self.run.states[self.step_slug]
+        if self.run.status is not RunStatus.STARTED or step.status is not StepStatus.STARTED:
+            raise LeaseLost("the run or the step has ended, so nothing is kept for it")
+
+    def _end_of(self, wait: Wait) -> Any:
+        if wait.runs:
+            self.run.ended_at[wait.runs] = self.tested_children.ended_at(wait.runs)
+        return super()._end_of(self._from_now(wait))
+
+    @property
+    def _tested_children(self) -> TestedChildren:
+        return self.tested_children
+
+    def _now(self) -> float:
+        return self.now
+
+    def _moment(self) -> datetime:
+        return self.moment
+
+    @contextmanager
+    def _work_of_memo(self) -> Iterator[Keep]:
+        """Keep what the function did on the connection with its result, or undo both."""
+        if self.connection is None or self.connection.autocommit:
+            yield self._keep
+            return
+        self.connection.execute("savepoint pgflowd_memo")
+        try:
+            yield self._keep_with_work
+        except BaseException:
+            with suppress(self.connection.Error):  # the function has ended the transaction
+                self.connection.execute("rollback to savepoint pgflowd_memo")
+            raise
+
+    def _keep_with_work(self, checkpoint: Checkpoint) -> None:
+        self.conn().execute(f"savepoint {ATTEMPT}")  # if the attempt fails, it is undone to here
+        self._keep(checkpoint)
+
+
+_TESTED_CHECKED_BY_MYPY: type[Context] = TestedContext

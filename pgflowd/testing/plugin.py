@@ -27,8 +27,7 @@ import pytest
 from pgflowd.testing.result import runs_of_test
 
 if TYPE_CHECKING:
-    from pgflowd.testing.daemon import StartedDaemon
-    from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+    from pgflowd.testing.scratch import ScratchDatabase, ScratchServer, StartedDaemon
 
 MEMORY = Path("/dev/shm")
 ROOM_NEEDED = 1 << 30  # bytes that must be free, so that the data of many tests fits
@@ -118,7 +117,7 @@ def pgflow_daemon(
     request: pytest.FixtureRequest, pgflow_db: ScratchDatabase
 ) -> Iterator[StartedDaemon]:
     """A daemon on `pgflow_db`, ready: its `pid`, and its `log` so far."""
-    from pgflowd.testing.daemon import daemon_of
+    from pgflowd.testing.scratch import daemon_of
 
     with daemon_of(request.config.rootpath, pgflow_db.dsn) as daemon:
         yield daemon

@@ -21,7 +21,7 @@ from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import RESERVED_PREFIXES
-from pgflowd.testing.child_runs import StartedChild
+from pgflowd.testing.context import StartedChild
 from pgflowd.testing.engine import (
     EndedWait,
     Engine,

@@ -19,48 +19,49 @@ gets its own copies of all values, as from the database, so it changes no other'
     now         when the run begins; the time by the calendar goes on from there in virtual time
     connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
                 did not complete its task is rolled back unless it is in autocommit
+
+A run is undone as in the database: a task is undone if it completed, though the run had failed
+before; with `on="attempted"` also if its handler was called at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pgflowd.core.definition.arguments import arguments_for, undo_arguments
-from pgflowd.core.definition.plan import plan_of
-from pgflowd.core.definition.spec import CTX, StepSpec
+from pgflowd.core.definition.plan import FlowPlan, plan_of
+from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec
 from pgflowd.core.definition.start_options import labels_of, singleton_of
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.typed.values import stored_value
+from pgflowd.core.undo import FAILURE_MARK, Original, Undo
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.execution import traceback_of
 from pgflowd.processes.runner.handler import Resources
-from pgflowd.testing.awaiting import apart, awaited
-from pgflowd.testing.child_runs import TestedChildren
+from pgflowd.testing.context import ATTEMPT, TestedChildren, TestedContext, sent_signals
 from pgflowd.testing.engine import (
     ClaimedRecord,
     Engine,
     EngineRun,
     Key,
     TaskRow,
+    element_of,
     json_null,
     waiting,
 )
-from pgflowd.testing.mocks import named_by, refuse_unknown_parameters
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
-from pgflowd.testing.signals import sent_signals
-from pgflowd.testing.tested_context import ATTEMPT, TestedContext
-from pgflowd.testing.undo import UndoneRun, status_after
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -398,3 +399,105 @@ def _refuse_unanswered(run: EngineRun) -> None:
         remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
         text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
         raise RuntimeError(f"{text}; {remedy}")
+
+
+def awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
+    """What an async handler returns; it gets a new event loop, unless the lifespan has one."""
+
+    def execute() -> Any:
+        if resources.loop is not None:
+            return resources.run(coroutine, lambda task: None)
+        # a factory, since `asyncio.run` would take away the thread's own loop
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(coroutine)
+
+    return apart(execute)
+
+
+def apart(execute: Callable[[], Any]) -> Any:
+    """Call a function that runs an event loop: in a thread where one is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return execute()
+    with ThreadPoolExecutor(1, "async handler") as thread:
+        return thread.submit(copy_context().run, execute).result()
+
+
+def named_by(mocked: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a mock has parameters for; all of them if it takes any."""
+    names = parameters_of(mocked)
+    return arguments if names is None else {n: v for n, v in arguments.items() if n in names}
+
+
+def parameters_of(mocked: Callable[..., Any]) -> set[str] | None:
+    """The names of a mock's parameters; None if it takes any, or does not tell."""
+    try:
+        parameters = inspect.signature(mocked).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    return {each.name for each in parameters if each.kind is not each.VAR_POSITIONAL}
+
+
+def refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
+    known = {each.name for each in step.parameters}
+    for name in sorted((parameters_of(mocked) or set()) - known):
+        parameter = inspect.signature(mocked).parameters[name]
+        if parameter.default is parameter.empty:
+            hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
+            text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
+            raise ValueError(f"{text}; {hint}")
+
+
+@dataclass
+class UndoneRun:
+    """A run, and what its undo has to know about it."""
+
+    run: EngineRun
+    plan: FlowPlan
+    begun: set[Key] = field(default_factory=set)  # tasks whose handler was called
+    late: dict[Key, Any] = field(default_factory=dict)  # outputs that came when the run had ended
+
+    def undo_input(self, flow: FlowSpec) -> dict[str, Any]:
+        """The input of the run that undoes this one."""
+        found = {
+            undo.step: [
+                task.index
+                for task in self.run.states[undo.step].tasks
+                if self._has_completed(task)
+                or (undo.options["on"] == "attempted" and task.key in self.begun)
+            ]
+            for undo in flow.undos
+            if undo.step in self.run.states
+        }
+        plan = {slug: indexes for slug, indexes in found.items() if indexes}
+        cause = next(each.error for each in self.run.events if each.type == "run:failed")
+        return {"run_id": self.run.run_id, "generation": 1, "cause": cause, "plan": plan}
+
+    def original(self, given: Mapping[str, Any], step: str, nr: int) -> Original | None:
+        """The task that the one with this number undoes, if there is one in the plan."""
+        indexes = given["plan"].get(step, [])
+        if nr >= len(indexes):
+            return None
+        task = self.run.states[step].tasks[indexes[nr]]
+        parts: dict[str, Any] = {"run": self.run.input}
+        if self._has_completed(task):
+            output = task.output if task.status is TaskStatus.COMPLETED else self.late[task.key]
+            parts["output"] = json_null(output)
+        if self.plan.steps[step].is_map:
+            parts["item"] = element_of(self.run, self.plan.steps[step], task.index)
+        undo = Undo(self.run.run_id, task.index, given["cause"], given["generation"])
+        return Original(undo, deep_copy(parts))
+
+    def _has_completed(self, task: TaskRow) -> bool:
+        return task.status is TaskStatus.COMPLETED or task.key in self.late
+
+
+def status_after(undo: EngineRun) -> RunStatus:
+    """The status of a run when its undo has ended."""
+    outputs = [task.output for state in undo.states.values() for task in state.tasks]
+    has_failed = any(isinstance(output, dict) and FAILURE_MARK in output for output in outputs)
+    is_undone = undo.status is RunStatus.COMPLETED and not has_failed
+    return RunStatus.UNDONE if is_undone else RunStatus.UNDO_FAILED

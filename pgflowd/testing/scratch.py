@@ -6,14 +6,24 @@ copy of the template, made in a few hundredths of a second, and dropped when the
 Several test runs may share the server: each holds an advisory lock. The databases that a killed run
 left are dropped by the next run, which finds their lock free. The last run to end drops the
 templates.
+
+`daemon_of` is a real daemon on such a database: `pgflowd serve` with the project's own config;
+database, name, control socket and log are the test's. It is ready when all its workers are up, and
+is stopped without a drain, or killed, at the end. Its log is printed then, and pytest shows it
+under a failure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import re
 import secrets
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -26,6 +36,7 @@ from psycopg import conninfo, errors, sql
 
 import pgflowd.db.schema
 from pgflowd.resources import shipped
+from pgflowd.testing.until import until
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -105,10 +116,10 @@ class ScratchDatabase:
 
     def hurry(self, run: Run | UUID | str) -> None:
         """Let the delays, the pauses between attempts and the timers of a run be over."""
-        from pgflowd.testing.hurry import hurry
+        from pgflowd.testing.drain import let_time_pass
         from pgflowd.testing.started import run_id_of_run
 
-        hurry(self._own, run_id_of_run(run))
+        let_time_pass(self._own, run_id_of_run(run))
 
     def truncate(self) -> None:
         """Delete all rows but the schema's own; flows, their options and schedules stay."""
@@ -262,3 +273,69 @@ def _digest() -> str:
                 digest.update(f"\0{file.relative_to(directory.parent)}\0".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+START_S = 60.0  # on a busy machine the flows' imports alone take seconds
+STOP_S = 10.0  # a stop without a drain takes less than 1 s
+LOG_CHARS = 20_000  # printed of the log, from its end
+
+
+class StartedDaemon:
+    """A running daemon: its `pid`, and its `log` so far."""
+
+    def __init__(self, project: Path, dsn: str, directory: Path) -> None:
+        self._log_path = directory / "log"
+        environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
+        own = {
+            "DATABASE__URL": dsn,
+            "DATABASE__LISTEN_URL": "",
+            "PGFLOWD__NAME": "test",
+            "PGFLOWD__DEFINITIONS": "create",
+            "SUPERVISOR__CONTROL": str(directory / "control"),
+            "SUPERVISOR__DRAIN_TIMEOUT": "0s",
+            "LOGGING__FORMAT": "text",
+        }
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pgflowd", "serve"],
+                stdout=log,
+                stderr=log,
+                cwd=project,
+                env={**environ, **{f"PGFLOWD__{key}": value for key, value in own.items()}},
+            )
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log_path.read_text(errors="replace")
+
+    def wait_until_ready(self) -> None:
+        """Return when all its workers are up; AssertionError with the log if it ended."""
+        until(
+            lambda: "supervisor.ready" in self.log or self._process.poll() is not None,
+            within_s=START_S,
+        )
+        if self._process.poll() is not None:
+            raise AssertionError(f"the daemon did not start:\n{self.log[-LOG_CHARS:]}")
+
+    def stop(self) -> None:
+        """Stop it, without a drain; kill it if that takes too long."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def daemon_of(project: Path, dsn: str) -> Iterator[StartedDaemon]:
+    """A daemon that serves the flows of the project, in the database."""
+    with tempfile.TemporaryDirectory(prefix="pgflowd-test-") as directory:
+        daemon = StartedDaemon(project, dsn, Path(directory))
+        try:
+            daemon.wait_until_ready()
+            yield daemon
+        finally:
+            daemon.stop()
+            sys.stdout.write(daemon.log[-LOG_CHARS:])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.host import units
+from pgflowd.host import systemd as units
 
 NAMES = ["pgflowd-web.service", "pgflowd.service", "pgflowd@.service"]
 

@@ -21,7 +21,7 @@ from support.covers import covers
 from pgflowd.cli.app import App
 from pgflowd.cli.commands import web
 from pgflowd.cli.local import children
-from pgflowd.host.dev_lock import announce_url, development_url
+from pgflowd.host.config import announce_url, development_url
 from pgflowd.testing.until import until
 
 COMMAND = str(Path(sys.executable).with_name("pgflowd"))

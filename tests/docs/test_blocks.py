@@ -20,7 +20,7 @@ from support.walk import WALKED
 from pgflowd import Flow
 from pgflowd.cli.main import run
 from pgflowd.core.settings.load import build, from_document, lines_of
-from pgflowd.host.units import USERADD
+from pgflowd.host.systemd import USERADD
 
 PROJECT = Path(__file__).parents[2]
 BACKGROUND = sorted(PROJECT.glob("docs/background/*.md"))

@@ -13,7 +13,7 @@ import pytest
 from support.pages import ROOT, blocks_of
 
 from pgflowd.cli.main import run
-from pgflowd.host import units
+from pgflowd.host import systemd as units
 from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 

@@ -17,8 +17,13 @@ import pytest
 from support.covers import covers
 
 from pgflowd.host import control
-from pgflowd.host.control import MAX_CLIENTS, MAX_REQUEST, ControlSocket
-from pgflowd.host.socket_place import SocketInUse, SocketPathError
+from pgflowd.host.control import (
+    MAX_CLIENTS,
+    MAX_REQUEST,
+    ControlSocket,
+    SocketInUse,
+    SocketPathError,
+)
 from pgflowd.testing.until import until
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.covers import covers
 
-from pgflowd.host.frame import MAX_HEAD, PIECE, BadFrame, Frame, Frames, pack
+from pgflowd.host.channel import MAX_HEAD, PIECE, BadFrame, Frame, Frames, pack
 
 heads = st.dictionaries(st.text(max_size=10), st.integers() | st.text(max_size=50), max_size=5)
 

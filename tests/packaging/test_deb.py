@@ -20,7 +20,7 @@ from support.debian import Debian, said
 from support.typist import Typist
 
 import pgflowd
-from pgflowd.host.units import UNITS
+from pgflowd.host.systemd import UNITS
 from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 

@@ -9,7 +9,7 @@ import pytest
 from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import Bug, MapInput, RunError
 from pgflowd.testing.engine import SQL_NULL, Engine
-from pgflowd.testing.engine.progress import retry_delay_s
+from pgflowd.testing.engine.engine import retry_delay_s
 from pgflowd.testing.engine.state import RUN_MOVES, move
 
 

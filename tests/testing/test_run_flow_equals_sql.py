@@ -14,10 +14,10 @@ from support.generated_flows import random_flow, random_signals
 from support.sql_replay import Journal, replay
 from support.waits_replay import WaitingJournal, replay_waits
 
+from pgflowd.testing.context import sent_signals
 from pgflowd.testing.engine import Engine
 from pgflowd.testing.result import result_of
 from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
-from pgflowd.testing.signals import sent_signals
 
 FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 300)
 WAITING = -(-FLOWS // 5)  # whose calls take longer, since each is a worker's

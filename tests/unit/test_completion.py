@@ -9,7 +9,7 @@ from pgflowd.core import completion
 from pgflowd.core.json import dumps
 from pgflowd.core.worker.events import ReportAnswer, RunChange, Verdict
 from pgflowd.core.worker.runner_result import fault_of, recorded_of, report_of
-from pgflowd.host.frame import MAX_HEAD
+from pgflowd.host.channel import MAX_HEAD
 
 ONLY_THESE_COMMIT = (Verdict.COMPLETED, Verdict.REPEATED)
 

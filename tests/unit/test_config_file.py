@@ -13,8 +13,7 @@ from pgflowd.core.settings.load import MAX_HINTS
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.host.config import control_path, load, runtime_directory
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import control_path, load, read, runtime_directory
 
 Write = Callable[[str, str], Path]
 

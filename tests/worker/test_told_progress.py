@@ -75,7 +75,7 @@ def test_tasks_that_share_a_runner_tell_of_their_own(start_worker):
 def test_what_no_runner_would_send_ends_the_runner(start_worker):
     worker = start_worker(one_step("""
         import socket
-        from pgflowd.host.frame import pack
+        from pgflowd.host.channel import pack
         for number in os.listdir("/proc/self/fd"):
             try: end = socket.socket(fileno=os.dup(int(number)))
             except OSError: continue

@@ -1,5 +1,5 @@
 """
-`pgflowd doctor`: examine everything and print what to do; `db.doctor` and `host.units` have the
+`pgflowd doctor`: examine everything and print what to do; `db.doctor` and `host.systemd` have the
 checks.
 """
 
@@ -68,7 +68,7 @@ def _findings(
     if sections != (Section.SYSTEMD,):
         yield from _of_the_database(app, sections)
     if Section.SYSTEMD in sections:
-        from pgflowd.host.units import examine_units, unit_files
+        from pgflowd.host.systemd import examine_units, unit_files
 
         files = unit_files(for_user=for_user, environ=os.environ)
         if is_asked or any(file.installed is not None for file in files):

@@ -44,7 +44,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     \b
     Example: pgflowd serve -c pgflowd.toml
     """
-    from pgflowd.host.socket_place import SocketInUse, SocketPathError
+    from pgflowd.host.control import SocketInUse, SocketPathError
     from pgflowd.processes.supervisor import loop
 
     signals = loop.take_signals()

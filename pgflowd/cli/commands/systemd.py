@@ -1,5 +1,5 @@
 """
-`pgflowd systemd`: install and show the units for systemd; `host.units` has the files.
+`pgflowd systemd`: install and show the units for systemd; `host.systemd` has the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
 
 if TYPE_CHECKING:
-    from pgflowd.host.units import UnitFile
+    from pgflowd.host.systemd import UnitFile
 
 user_option = click.option("--user", "for_user", is_flag=True, help="Units of your own user.")
 
@@ -59,7 +59,7 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
     Example: sudo pgflowd systemd install
              pgflowd systemd install --user --dry-run
     """
-    from pgflowd.host.units import USERADD, reload_manager, user_exists
+    from pgflowd.host.systemd import USERADD, reload_manager, user_exists
 
     changed = [file for file in _files(for_user) if not file.is_same]
     if not (app.json or app.quiet):
@@ -104,7 +104,7 @@ def show(app: App, for_user: bool) -> None:
 
 
 def _files(for_user: bool) -> list[UnitFile]:
-    from pgflowd.host.units import unit_files
+    from pgflowd.host.systemd import unit_files
 
     return unit_files(for_user=for_user, environ=os.environ)
 

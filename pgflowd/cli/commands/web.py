@@ -217,7 +217,7 @@ def _opening(link: str) -> Iterator[Callable[[], None]]:
 @contextmanager
 def _listening(settings: Settings) -> Iterator[socket.socket]:
     """Yield the listening socket. E510: it cannot be had."""
-    from pgflowd.host.socket_place import SocketInUse, SocketPathError, SocketPlace
+    from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
 
     address = settings.web.address
     try:
@@ -246,7 +246,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 
 def _url(app: App, ref: Ref, key: str) -> str:
-    from pgflowd.host.config_refs import read
+    from pgflowd.host.config import read
 
     url = read(ref, place=f"[web] {key}")
     app.secrets.update(secrets_in(url))

@@ -57,7 +57,7 @@ from pgflowd.db import schema
 from pgflowd.db.connection import connect
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.errors import ConfigError
-from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
+from pgflowd.host.config import DevAlreadyRunning, announce_url, unset_libpq_variables
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
 READ_TIMEOUT_S = 2.0  # for the rest of the log, after the daemon has ended

@@ -3,7 +3,7 @@ How values of settings are written: references, addresses, durations, sizes, and
 
 A reference is `env:NAME` (an environment variable), `file:PATH` (the content of a file) or
 `cred:NAME` (a systemd credential); any other text is the value itself. A `Ref` shows the place of
-the value and never the value, even in a traceback. `host.config_refs` reads it when it is needed.
+the value and never the value, even in a traceback. `host.config` reads it when it is needed.
 
 An address is `HOST:PORT`, where the host is an IP address or localhost, or `unix:PATH`.
 

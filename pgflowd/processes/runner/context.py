@@ -40,7 +40,7 @@ from pgflowd.errors import (
     UnknownFlow,
     Unreachable,
 )
-from pgflowd.host.frame import Frame
+from pgflowd.host.channel import Frame
 from pgflowd.host.open_telemetry import starting
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.task_stream import TaskOutput

@@ -27,7 +27,7 @@ from pgflowd.core.json import SQL_NULL, decode
 from pgflowd.core.waiting import suspension_of, swallowed
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.host import open_telemetry
-from pgflowd.host.frame import Frame, pack
+from pgflowd.host.channel import Frame, pack
 from pgflowd.processes.runner.context import RunnerContext
 
 MAX_FRAMES = 1000  # Python's own recursion limit

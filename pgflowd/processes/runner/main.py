@@ -27,8 +27,8 @@ from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.codec import encode_output
+from pgflowd.host.channel import PIECE, Frame
 from pgflowd.host.error_trackers import ErrorTracker
-from pgflowd.host.frame import PIECE, Frame
 from pgflowd.host.logs import set_levels
 from pgflowd.processes.runner.completion import KEPT_S, Sessions
 from pgflowd.processes.runner.context import RunnerContext

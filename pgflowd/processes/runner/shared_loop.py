@@ -24,8 +24,8 @@ from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.typed.codec import encode_output
+from pgflowd.host.channel import PIECE, STEP, Frame
 from pgflowd.host.error_trackers import ErrorTracker
-from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import (
     arguments_of,

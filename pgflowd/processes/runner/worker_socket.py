@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pgflowd.host.frame import Frame, Frames, pack, receive
+from pgflowd.host.channel import Frame, Frames, pack, receive
 
 _NO_LIMIT = 2**32  # the worker is trusted
 _RAISING = tuple(map(int, (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)))

@@ -17,8 +17,7 @@ from pgflowd.core.documents import encoded
 from pgflowd.core.supervision.actions import ReportReload
 from pgflowd.core.supervision.reload import is_over, reloaded_flows
 from pgflowd.core.supervision.tree import DaemonPhase
-from pgflowd.host.control import ControlClient, ControlSocket, Request
-from pgflowd.host.socket_place import SocketInUse, SocketPathError
+from pgflowd.host.control import ControlClient, ControlSocket, Request, SocketInUse, SocketPathError
 from pgflowd.processes.supervisor.status import problem_json
 
 if TYPE_CHECKING:

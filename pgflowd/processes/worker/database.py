@@ -40,7 +40,7 @@ from pgflowd.db.query import (
     execute_together_async,
 )
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import read
 from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_socket import Refusal

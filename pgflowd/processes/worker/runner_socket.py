@@ -31,7 +31,7 @@ from pgflowd.core.worker.runner_result import (
 )
 from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
-from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
+from pgflowd.host.channel import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
 from pgflowd.processes.worker.runner_records import MAX_PASSES, LogOfRunners, RunnerRecords
 

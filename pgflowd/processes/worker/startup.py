@@ -46,8 +46,7 @@ from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
-from pgflowd.host.config import control_path
-from pgflowd.host.config_refs import read
+from pgflowd.host.config import control_path, read
 from pgflowd.host.error_trackers import is_of_sdk
 from pgflowd.host.fork import count_streams
 from pgflowd.host.logs import Log

@@ -37,8 +37,8 @@ from pgflowd.testing.engine.state import (
     TaskRow,
     element_of,
     json_null,
+    waiting,
 )
-from pgflowd.testing.engine.waits import waiting
 
 __all__ = [
     "SQL_NULL",
