@@ -40,7 +40,7 @@ ENGINE_ROOM = (  # what can lose or double a task
     "pgflowd/host/signals",
 )
 ENGINE_SQL = ["claim", "report", "heartbeat", "sweep", "_free"]
-GENERATED_PAGES = ["commands", "config", "documents", "metrics", "python-api", "sql"]
+GENERATED_PAGES = ["commands", "config", "documents", "metrics", "python-api", "sql", "verbs"]
 
 Import = (ast.Import, ast.ImportFrom)
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -204,6 +204,24 @@ def files_of_a_config_key() -> int:
     return round(statistics.median(counts))
 
 
+def files_of_a_run_verb() -> int:
+    """The most product files that spell out a verb on runs."""
+    product = [*modules(), *files("pgflowd/*.html"), *files("sql/schema/*.sql")]
+    places = (
+        r"def {0}\(",  # the client's method
+        r"\b(runs|operations)\.{0}\(",
+        r"\bpgflowd\.{0}\b",  # in SQL: the function and its callers
+        r"\bruns {0}\b",  # the row, and messages that name the command
+        r"\b{0}\b.* runs\b",  # a help text
+    )
+
+    def naming(verb: str) -> int:
+        named = re.compile("|".join(places).format(verb))
+        return sum(bool(named.search(text(path))) for path in product)
+
+    return max(map(naming, ("cancel", "pause", "retry", "reschedule")))
+
+
 ROWS: dict[str, Callable[[], int]] = {
     "lines of Python in pgflowd": lambda: lines_of(modules()),
     "modules in pgflowd": lambda: len(modules()),
@@ -216,6 +234,7 @@ ROWS: dict[str, Callable[[], int]] = {
     "SQL functions reachable from a claim": lambda: len(reachable("pgflowd.claim")),
     "SQL functions reachable from a report": lambda: len(reachable("pgflowd.report")),
     "modules on the way of a plain task": modules_of_a_plain_task,
+    "product files for a verb on runs": files_of_a_run_verb,
     "glossary rows": glossary_rows,
     "words in docs": words_of_pages,
     "product files for a config key": files_of_a_config_key,

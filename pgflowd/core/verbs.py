@@ -167,7 +167,7 @@ RETRY: Verb[Run] = Verb(
     path="retry", label="Retry",
 )  # fmt: skip
 UNDO: Verb[Run] = Verb(
-    "runs undo", "undo", Target.RUN, Returned.RUN, OPERATOR,
+    "runs undo", "undo", Target.RUN, Returned.RUN, STARTER,
     (
         REASON,
         Argument("again", Kind.FLAG, "Undo what an undo that failed has left.",

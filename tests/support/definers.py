@@ -2,9 +2,12 @@
 The functions that have their owner's rights, and which roles of `sql/roles.sql` may call each.
 
 They are few, since each is a way to do what a role has no right to. `w` worker, `s` starter,
-`v` viewer, `o` operator.
+`v` viewer, `o` operator. Those of verbs are in `core.verbs`.
 """
 
+from pgflowd.core.verbs import OPERATOR, STARTER, VERBS, WORKER
+
+_WITH = {STARTER: "wso", OPERATOR: "wo", WORKER: "w"}
 DEFINERS = {
     "pgflow._followed": "w",
     "pgflow._forget_waits": "w",
@@ -24,43 +27,21 @@ DEFINERS = {
     "pgflow.start_flow_with_states": "wso",
     "pgflowd._process_due_awaits": "w",
     "pgflowd._process_due_runs": "w",
-    "pgflowd.answer": "wso",
-    "pgflowd.cancel": "wso",
     "pgflowd.current_flow": "wsvo",
-    "pgflowd.delete_run": "o",
-    "pgflowd.fire_schedule": "wo",
     "pgflowd.follow": "wsvo",
     "pgflowd.get_run": "wsvo",
-    "pgflowd.give_up_task": "wo",
     "pgflowd.input_schema": "wsvo",
     "pgflowd.notify_queue": "",
-    "pgflowd.pause": "wso",
-    "pgflowd.pause_flow": "wo",
-    "pgflowd.pause_schedule": "wo",
     "pgflowd.postpone_due": "w",
     "pgflowd.postpone_schedule": "w",
     "pgflowd.prune_expired": "w",
-    "pgflowd.remove_schedule": "w",
-    "pgflowd.requeue_task": "wo",
     "pgflowd.require_schema": "wsvo",
-    "pgflowd.reschedule": "wso",
-    "pgflowd.restart_worker": "wo",
-    "pgflowd.resume": "wso",
-    "pgflowd.resume_flow": "wo",
-    "pgflowd.resume_schedule": "wo",
-    "pgflowd.retry": "wo",
     "pgflowd.schedule_troubles": "w",
-    "pgflowd.set_schedule": "w",
-    "pgflowd.signal": "wso",
     "pgflowd.start": "wso",
     "pgflowd.start_child": "w",
     "pgflowd.start_runs": "wso",
     "pgflowd.task_claim": "wo",
-    "pgflowd.task_complete": "wo",
-    "pgflowd.task_extend": "wo",
-    "pgflowd.task_fail": "wo",
-    "pgflowd.task_release": "wo",
-    "pgflowd.task_wake": "wo",
     "pgflowd.tick": "w",
-    "pgflowd.undo": "wso",
+    **{f"pgflowd.{verb.function}": _WITH[verb.role] for verb in VERBS if verb.role in _WITH},
+    "pgflowd.delete_run": "o",  # workers delete none
 }

@@ -12,6 +12,8 @@ from support.pages import ROOT
 from support.verbs import KEPT_AS, NO_VERBS, VERBS
 from unit.test_sql_callers import FUNCTIONS, SQL
 
+from pgflowd.core import verbs
+
 RECORD = re.compile(r"pgflowd\._record_\w+\(")
 STABLE = re.compile(r"\blanguage \w+ (stable|immutable)\b")
 
@@ -32,4 +34,5 @@ def test_the_page_has_each_action_that_is_kept() -> None:
         name for row in table.splitlines() for name in re.findall("`(\\w+)`", row.split(" | ")[0])
     }
 
+    named |= {verb.function for verb in verbs.VERBS} - KEPT_AS.keys()
     assert named == {KEPT_AS.get(verb, verb) for verb in VERBS} | {"reject"}

@@ -15,6 +15,7 @@ from support.references.log_fields import log_page
 from support.references.metrics import metrics_page
 from support.references.python_api import api_page
 from support.references.sql import sql_page
+from support.references.verbs import verbs_page
 
 ROOT = Path(__file__).parents[3]
 FILES: dict[str, Callable[[], str]] = {
@@ -25,6 +26,7 @@ FILES: dict[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/python-api.md": api_page,
     "docs/reference/sql.md": sql_page,
+    "docs/reference/verbs.md": verbs_page,
 }
 
 

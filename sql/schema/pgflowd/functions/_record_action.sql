@@ -8,11 +8,9 @@
 -- object with what else belongs to it, such as what it was before; null if nothing does It may be called
 -- with the rights of the verb's caller: pgflow_worker may insert into the table, and nobody but owners
 -- may change what is in it.
--- Called by: answer, cancel, define, delete_flow, delete_run, deploy_version, fire_schedule,
--- give_up_task, pause, pause_flow, pause_schedule, prune, prune_next, prune_versions, _record_report,
--- _record_reschedule, remove_schedule, requeue_task, restart_worker, resume, resume_flow,
--- resume_schedule, retry, rollback_version, set_option, set_schedule, set_setting, signal, task_claim,
--- task_extend, task_wake, undo; pgflow.prune_data_older_than.   Locks: the new row.
+-- Called by: verbs, define, deploy_version, prune, prune_next, prune_versions, _record_report,
+-- _record_reschedule, rollback_version, set_option, set_setting, task_claim;
+-- pgflow.prune_data_older_than.   Locks: the new row.
 create or replace function pgflowd._record_action(
   action text, actor text, run_id uuid default null, flow_slug text default null,
   step_slug text default null, task_index int default null, reason text default null,
