@@ -10,10 +10,11 @@ from pgflowd.web.actions import ACTIONS
 from support.references.markdown import MADE, code, page, paragraph, table
 
 _ABOUT = f"""\
-What people and programs do to runs, tasks, flows, schedules and workers. Each verb is a command, a function of schema
-`pgflowd` and, where the dashboard offers it, an action with its own address; applications have the most usual ones as
-[methods of the client](python-api.md). However it is called, it refuses the same, and leaves the same
-[action](../operate/history.md): that has the name of the function, for `answer` `approve` or `reject`. {MADE}"""
+What people and programs do to runs, tasks, flows, schedules and workers. Each verb is a command, a
+function of schema `pgflowd` and, where the dashboard offers it, an action with its own address;
+applications have the most usual ones as [methods of the client](python-api.md). However it is
+called, it refuses the same, and leaves the same [action](../operate/history.md): that has the name
+of the function, for `answer` `approve` or `reject`. {MADE}"""
 _ROLES = """\
 The role is the least of [roles](../operate/security.md#roles) that may call the function."""
 _DASHBOARD = """\
