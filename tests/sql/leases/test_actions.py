@@ -216,7 +216,21 @@ CALLS: dict[str, Callable[[LeaseDatabase], tuple[Any, ...]]] = {
     "undo": lambda db: (undoable(db),),
 }
 STARTS = {"start_flow", "start_flows", "start_flow_sync"}  # a run keeps who asked for it
-READS = {"close", "follow", "get_run", "get_run_with_states", "schedules", "timeline", "wait"}
+READS = {
+    "close",
+    "count",
+    "daemons",
+    "flows",
+    "follow",
+    "get_run",
+    "get_run_with_states",
+    "runs",
+    "schedules",
+    "step_tasks",
+    "tasks",
+    "timeline",
+    "wait",
+}
 
 
 def failed(db: LeaseDatabase) -> Any:
