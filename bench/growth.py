@@ -28,7 +28,7 @@ import psycopg
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.task import TaskReport
-from pgflowd.db import due, flows, limits, pruning, runs, stalled, tasks, waits
+from pgflowd.db import due, flows, runs, tasks, waits
 from pgflowd.db.doctor import DoctorRequest, examine
 from pgflowd.db.query import Query, execute
 from pgflowd.embedded import EmbeddedPostgres
@@ -151,7 +151,7 @@ def _sweep(db: Grown) -> Act:
         db.do(tasks.sweep())
         db.do(tasks.resend(None, 500))
         db.do(due.process_due())
-        db.do(limits.refill_limits(None, 1000))
+        db.do(waits.refill_limits(None, 1000))
         db.do(waits.waiting_tasks())
 
     return act
@@ -172,11 +172,11 @@ OPERATIONS: dict[str, Callable[[Grown], Act]] = {
     "`flows list`": lambda db: lambda: db.do(flows.list_flows()),
     "`runs list`": lambda db: lambda: db.do(runs.list_runs()),
     "`runs list --flow`": lambda db: lambda: db.do(runs.list_runs("f")),
-    "`stalled list`": lambda db: lambda: db.do(stalled.stalled_tasks(60.0)),
+    "`stalled list`": lambda db: lambda: db.do(waits.stalled_tasks(60.0)),
     "`doctor`": _doctor,
     "prune of a hundred": lambda db: (
         lambda: db.do(
-            pruning.prune_next(
+            runs.prune_next(
                 86400.0, None, None, labels={}, keep_failed=False, only_count=False, is_first=False
             )
         )

@@ -51,7 +51,7 @@ from pgflowd.core.run_filter import (
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
-from pgflowd.db import operations, run_search, run_tasks, starts
+from pgflowd.db import operations, run_details, run_search
 from pgflowd.db.client_connections import (
     NAME,
     AsyncConnection,
@@ -66,7 +66,7 @@ from pgflowd.db.following import Follower, Glance
 from pgflowd.db.foreign_connections import library_of
 from pgflowd.db.operations import Operation, as_operation, perform
 from pgflowd.db.performing_async import follow_async, foreign_async, run_async
-from pgflowd.db.run_events import RunEvents
+from pgflowd.db.run_details import RunEvents
 from pgflowd.db.schedules import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
@@ -118,7 +118,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         `key`: whoever starts the flow with the same key gets the same run.
         """
         with starting(flow_slug) as trace:
-            operation = starts.start(flow_slug, input, run_id, key, wishes, trace)
+            operation = operations.start(flow_slug, input, run_id, key, wishes, trace)
             return await self._perform(operation, conn)
 
     async def start_flows(
@@ -132,7 +132,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
         with starting(flow_slug) as trace:
-            operation = starts.start_many(flow_slug, inputs, run_ids, wishes, trace)
+            operation = operations.start_many(flow_slug, inputs, run_ids, wishes, trace)
             return await self._perform(operation, conn)
 
     async def start_flow_sync(
@@ -148,7 +148,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
         with starting(flow_slug) as trace:
-            operation = starts.start_followed(flow_slug, input, run_id, key, wishes, trace)
+            operation = operations.start_followed(flow_slug, input, run_id, key, wishes, trace)
             run = await self._perform(operation)
         was_started = not wishes and key is None and trace is None
         follower = Follower([Glance(run.run_id)], timeout, was_started=was_started)
@@ -242,7 +242,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         `page`: behind the `next` of the page before. Raises NotFound.
         """
         wanted = statuses_of(status, TaskStatus)
-        found = run_tasks.find_tasks(run_id_of(run_id), step, wanted, page, checked_limit(limit))
+        found = run_details.find_tasks(run_id_of(run_id), step, wanted, page, checked_limit(limit))
         return await self._perform(found, conn)
 
     async def flows(

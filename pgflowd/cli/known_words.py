@@ -72,15 +72,15 @@ def open_tasks(conn: psycopg.Connection[Any]) -> list[str]:
 
 def stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
-    from pgflowd.db.stalled import stalled_tasks
+    from pgflowd.db.waits import stalled_tasks
 
     found = execute(conn, stalled_tasks(60.0))
     return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]
 
 
 def settings(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.daemons import list_settings
     from pgflowd.db.query import execute
-    from pgflowd.db.settings import list_settings
 
     return [f"{each.name} {each.means}" for each in execute(conn, list_settings())]
 

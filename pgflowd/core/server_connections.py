@@ -1,7 +1,7 @@
 """
 How many connections a server allows, who holds them, and how many are left for a daemon.
 
-`db.server_connections` reads the facts. The listener tells the supervisor what is left, the sweeper
+`db.daemons` reads the facts. The listener tells the supervisor what is left, the sweeper
 reports a server that has none, `check` and `doctor` compare what daemons may open with what the
 server allows (docs/background/supervision.md, rule 56). Pure.
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pgflowd.core.definition.option_values import change_text
+from pgflowd.core.definition.option_values import OptionValues, change_text
 from pgflowd.core.definition.schedule import schedule_differences
 from pgflowd.core.definition.shape import Shape, changes_between, undoable
 from pgflowd.core.definition.versions import Code, unserved_steps
+from pgflowd.core.json import decode
 from pgflowd.core.text import counted
 from pgflowd.core.undo import PREFIX
 from pgflowd.db.connection import translated
-from pgflowd.db.option_values import option_values
-from pgflowd.db.query import Query, execute, fetch_value
+from pgflowd.db.query import Query, Rows, execute, fetch_value, only
 from pgflowd.db.schedules import taken_names
 from pgflowd.db.versions import current_flow, deploy_version, versions_of
 from pgflowd.errors import DatabaseError, Problem
@@ -282,3 +282,40 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
         code="E306",
         next=f"see `pgflowd flows diff {slug}`; `pgflowd flows deploy {slug}` makes it a version",
     )
+
+
+# options in code and database
+
+
+def option_values(slug: str, shape: Shape) -> Query[list[OptionValues]]:
+    """Return the options of which code, database and last deployment do not say the same."""
+
+    def read(rows: Rows) -> list[OptionValues]:
+        return [
+            OptionValues(step, key, decode(code), decode(deployed), decode(known), *tuned)
+            for step, key, code, deployed, known, *tuned in rows
+        ]
+
+    return Query(_OPTION_VALUES, (slug, json.dumps(shape)), read)
+
+
+def set_option(slug: str, step: str, key: str, value: Any) -> Query[Any]:
+    """Tune an option in the database; return its value before. None: it is unset."""
+    params = (slug, step, key, None if value is None else json.dumps(value))
+    return Query(_SET_OPTION, params, lambda rows: decode(only(rows)))
+
+
+_OPTION_VALUES = """
+select one.step_slug, one.option, one.code::text, one.deployed::text, one.database::text,
+       one.is_tuned, action.actor, action.at
+  from (select %s::text as flow_slug, %s::jsonb as shape) as given
+ cross join lateral pgflowd.compare_options(given.flow_slug, given.shape) as one
+  left join lateral (
+    select known.actor, known.at from pgflowd.actions as known
+     where one.is_tuned and known.run_id is null
+       and known.flow_slug in (given.flow_slug, pgflowd._name_of(given.flow_slug))
+       and known.action = 'set_option' and coalesce(known.step_slug, '') = one.step_slug
+       and known.data ->> 'option' = one.option
+     order by known.action_id desc limit 1) as action on true
+"""
+_SET_OPTION = "select pgflowd.set_option(%s, %s, %s, %s::jsonb, session_user)"

@@ -29,13 +29,13 @@ from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.daemons import finding_of_connections
 from pgflowd.db.flows import list_flows
 from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
-from pgflowd.db.pruning import kept
 from pgflowd.db.query import Query, database_time, execute, fetch_value
+from pgflowd.db.runs import kept
 from pgflowd.db.schedules import list_schedules
-from pgflowd.db.server_connections import finding_of_connections
-from pgflowd.db.stalled import findings_of_stalled
+from pgflowd.db.waits import findings_of_stalled
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]

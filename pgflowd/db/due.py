@@ -1,5 +1,6 @@
 """
-Does what is due in the database: gives signals to who waits for them, frees who has waited enough.
+Does what is due in the database: gives signals to who waits for them, frees who has waited enough;
+arms and disarms workers by their rows in the table of doorbells.
 
 Each function returns a `Query` for the sweeper (docs/background/doorbells.md, section 4).
 """
@@ -70,3 +71,33 @@ def not_done(detail: str) -> NotDone:
     return NotDone(
         told["run"], told.get("step"), told.get("task_index"), told["error"], told.get("again_s")
     )
+
+
+# doorbells
+
+
+def arm(queue: str, owner: UUID) -> Query[bool]:
+    """Let messages sent to this queue notify; return whether they did not before."""
+    return Query("select pgflowd.arm(%s, %s)", (queue, owner), only)
+
+
+def arm_sleepers(sleepers: Sequence[tuple[str, str]]) -> Query[tuple[str, ...]]:
+    """Keep the doorbells of sleepers (queue, owner) up; return the queues of lost ones."""
+    query = """
+    select sleeper.queue from unnest(%s::text[], %s::uuid[]) as sleeper (queue, owner)
+     where pgflowd.arm(sleeper.queue, sleeper.owner)
+    """
+    queues, owners = [queue for queue, _ in sleepers], [owner for _, owner in sleepers]
+    return Query(query, (queues, owners), lambda rows: tuple(row[0] for row in rows))
+
+
+def disarm(queue: str, owner: UUID) -> Query[None]:
+    """Take the owner's doorbell down."""
+    return Query("select pgflowd.disarm(%s, %s)", (queue, owner), lambda rows: None)
+
+
+def writers(queue: str, known: Sequence[str] | None) -> Query[tuple[str, ...]]:
+    """Return the open transactions that may have sent messages unrung; of `known`, if given."""
+    params = (queue, None if known is None else list(known))
+    query = "select pgflowd.writers(%s, %s::text[])"
+    return Query(query, params, lambda rows: tuple(only(rows)))

@@ -24,13 +24,13 @@ from pgflowd.core.definition.versions import Code
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
+from pgflowd.core.typed.schema_check import fault_of
 from pgflowd.db.connection import translated
-from pgflowd.db.definitions import Defined, define, find_version, stale_parts
-from pgflowd.db.option_values import option_values
-from pgflowd.db.query import Query, Rows, execute, fetch_value, only
+from pgflowd.db.definitions import Defined, define, find_version, option_values, stale_parts
+from pgflowd.db.query import Query, Rows, SyncConnection, execute, fetch_value, only
 from pgflowd.db.versions import current_flow, deploy_version
 from pgflowd.db.workers import MAX_COUNTED
-from pgflowd.errors import Problem
+from pgflowd.errors import Problem, TypeMismatch
 
 Connection = psycopg.Connection[Any]
 OWNER = "pgflow_owner"
@@ -261,3 +261,13 @@ _CHANGE = """\
   if answer ->> 'status' = 'mismatch' or version <> pgflowd.current_flow('{slug}') then
     select one.flow_slug into version from pgflowd.deploy_version('{slug}', shape) as one;
   end if;"""
+
+
+# the input of a run, before it starts
+
+
+def check_input(conn: SyncConnection, flow: str, input: Any) -> None:
+    """Raise TypeMismatch for an input that does not fit; without a schema every one does."""
+    schema = execute(conn, input_schema(flow))
+    if schema is not None and (fault := fault_of(schema, input, "input")):
+        raise TypeMismatch(f"{flow}: {fault}", next=f"see `pgflowd flows schema {flow}`")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import checkpoints, child_runs, workers
+from pgflowd.db import checkpoints, workers
 from pgflowd.db.query import Query
 
 
@@ -24,9 +24,9 @@ def reading(request: FetchRequest, task: Task) -> Query[Any] | None:
         one = request.checkpoint
         return checkpoints.load_one(task.key, one) if one else checkpoints.load(task.key)
     if request.kind is HandlerRequest.CHILDREN:
-        return child_runs.children(task.key)
+        return checkpoints.children(task.key)
     if request.kind is HandlerRequest.RUNS:
-        return child_runs.read_runs(request.runs)
+        return checkpoints.read_runs(request.runs)
     return None
 
 
@@ -34,7 +34,7 @@ def changing(request: FetchRequest, task: Task, lease_s: float) -> Query[Any]:
     """Change something for a task; nothing is done, and false returned, while it is locked."""
     name, token = request.checkpoint, task.token
     if request.kind is HandlerRequest.START:
-        return child_runs.start(task.key, token, request.runs[0], request.data.decode())
+        return checkpoints.start(task.key, token, request.runs[0], request.data.decode())
     if request.kind is HandlerRequest.DROP:
         return checkpoints.drop(task.key, token, name)
     data, version = request.data.decode(), request.version

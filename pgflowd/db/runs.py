@@ -1,5 +1,5 @@
 """
-The queries that start, read and list runs.
+The queries that start, read, list, change and delete runs.
 
 There is one truth about a run: the document of `pgflowd.get_run`, which a role that may not read
 tables can call too. `pgflow.runs.status` is for other runtimes: to them a cancelled run is
@@ -9,12 +9,15 @@ rights of a viewer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import starmap
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
+
+import psycopg
 
 from pgflowd.core.documents.runs import (
     ListedRun,
@@ -23,12 +26,15 @@ from pgflowd.core.documents.runs import (
     StepState,
     StepTasks,
 )
+from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.json import decode
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.wishes import CheckedWishes
+from pgflowd.core.sweeper import Kept, Pruned, RunPlace
+from pgflowd.core.wishes import CheckedWishes, labels_json
 from pgflowd.db.query import Query, Rows, only, uuid_of
 from pgflowd.db.verbs import MOMENT
+from pgflowd.errors import PgflowdError, RunError, Unreachable
 from pgflowd.resources import schema_version
 
 Document = dict[str, Any]
@@ -250,3 +256,134 @@ def read_listed_run(row: Sequence[Any]) -> ListedRun:
         labels=decode(row[-4]),
         undo_of=run.undo_of and uuid_of(run.undo_of),
     )
+
+
+# many runs: fifty in a transaction; one that refuses keeps none of the others
+
+
+Connection = psycopg.Connection[Any]
+T = TypeVar("T")
+
+AT_ONCE = 50  # in one transaction: it holds their locks until its end
+_IN_THE_WAY = (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable)
+
+
+def change_many(
+    conn: Connection, run_ids: Sequence[UUID], change: Callable[[UUID], T]
+) -> Iterator[tuple[UUID, T | PgflowdError]]:
+    """Change each run; give what became of it, once that has been committed."""
+    for first in range(0, len(run_ids), AT_ONCE):
+        yield from _change_some(conn, run_ids[first : first + AT_ONCE], change)
+
+
+def _change_some(
+    conn: Connection, run_ids: Sequence[UUID], change: Callable[[UUID], T]
+) -> Iterator[tuple[UUID, T | PgflowdError]]:
+    """One after the other if together they were in somebody's way."""
+    with suppress(*_IN_THE_WAY):
+        with conn.transaction():
+            results = [(run_id, _change_one(conn, run_id, change)) for run_id in run_ids]
+        yield from results
+        return
+    for run_id in run_ids:
+        try:
+            yield run_id, _change_one(conn, run_id, change)
+        except _IN_THE_WAY as error:
+            text = str(error.diag.message_primary)
+            yield run_id, RunError(f"run {run_id} was left as it is: {text}", next="try it again")
+
+
+def _change_one(conn: Connection, run_id: UUID, change: Callable[[UUID], T]) -> T | PgflowdError:
+    try:
+        with conn.transaction():
+            return change(run_id)
+    except Unreachable:
+        raise
+    except PgflowdError as error:
+        return error
+
+
+# undo
+
+
+def has_undos(flow_slug: str) -> Query[bool]:
+    """Whether a step of the flow has an undo."""
+    return Query(_HAS_UNDOS, (flow_slug,), only)
+
+
+def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
+    """Return how far each step is undone of which something is, or was, to be undone."""
+
+    def read(rows: Rows) -> dict[str, StepUndo]:
+        return {each.step_slug: each for each in starmap(StepUndo, rows)}
+
+    return Query(_RUN_UNDOS, (run_id,), read)
+
+
+_HAS_UNDOS = """
+select exists (select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s))
+"""
+_RUN_UNDOS = """
+select step_slug, tasks, undone, failed, open, error from pgflowd.run_undos(%s)
+"""
+
+
+# deletion, and how much a database keeps
+
+
+PRUNED_AT_ONCE = 100  # runs of one transaction, some hundredths of a second
+
+
+def prune_next(
+    older_than_s: float,
+    flow_slug: str | None,
+    place: RunPlace | None,
+    *,
+    labels: Mapping[str, str],
+    keep_failed: bool,
+    only_count: bool,
+    is_first: bool,
+) -> Query[Pruned]:
+    """Delete the next runs, or count them; `is_first`: of this prune, so it leaves an action."""
+    age = timedelta(seconds=older_than_s)
+    chosen = (age, flow_slug, keep_failed, PRUNED_AT_ONCE, only_count, *(place or NOWHERE))
+    params = (*chosen, is_first, labels_json(labels or None))
+    return Query(_PRUNE_NEXT, params, _read_pruned)
+
+
+def prune_expired(
+    place: RunPlace | None, most: int = PRUNED_AT_ONCE, *, is_skipped: bool = False
+) -> Query[Pruned]:
+    """Delete the next runs that are older than the settings allow, or go past them."""
+    return Query(_PRUNE_EXPIRED, (most, *(place or NOWHERE), is_skipped), _read_pruned)
+
+
+def kept() -> Query[Kept]:
+    """Return how much the database keeps; it asks for the sizes of all files."""
+    return Query(_KEPT, (), lambda rows: Kept(*rows[0]))
+
+
+def _read_pruned(rows: Rows) -> Pruned:
+    runs, *place = rows[0]
+    return Pruned(runs, None if place[0] is None else RunPlace(*place))
+
+
+NOWHERE = (None, None)
+_PRUNE_NEXT = """
+select pruned, after_at, after_run
+  from pgflowd.prune_next(%s, %s, %s, %s, %s, %s, %s, case when %s then session_user end,
+                          labels => %s::jsonb)
+"""
+_PRUNE_EXPIRED = "select pruned, after_at, after_run from pgflowd.prune_expired(%s, %s, %s, %s)"
+_KEPT = """
+select (select sum(pg_total_relation_size(class.oid))::bigint
+          from pg_catalog.pg_class as class
+          join pg_catalog.pg_namespace as schema on schema.oid = class.relnamespace
+         where class.relkind in ('r', 'p') and (schema.nspname in ('pgflow', 'pgflowd')
+               or schema.nspname = 'pgmq' and class.relname ~ '^[aq]_')),
+       (select nullif(greatest(class.reltuples, 0), 0)::bigint from pg_catalog.pg_class as class
+         where class.oid = 'pgflow.runs'::regclass),
+       (select min(run.started_at) from pgflow.runs as run),
+       pgflowd.setting('retention_completed') #>> '{}',
+       pgflowd.setting('retention_failed') #>> '{}'
+"""

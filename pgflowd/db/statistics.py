@@ -1,12 +1,18 @@
-"""Reads what flows have to do, and what workers did in them lately, and keeps the latter small."""
+"""
+The queries that count: what flows did, what needs attention, and the newest runs by step.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
+from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
+from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.statistics import FlowWork, RunBucket, StepStats
 from pgflowd.core.json import decode
+from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only
 
 BUCKETS = 12  # of an hour: five minutes each
@@ -62,4 +68,42 @@ select status.flow_slug, status.queued, status.running, status.delayed, status.o
   from pgflowd.flow_status as status
  where %s::text is null or status.flow_slug = any (pgflowd.flows_of(%s))
  order by status.flow_slug
+"""
+
+
+# what needs attention
+
+
+def overview_counts() -> Query[OverviewCounts]:
+    return Query(_COUNTS, (), lambda rows: OverviewCounts(*rows[0]))
+
+
+_COUNTS = "select failed, people, quarantined, stalled, dead from pgflowd.overview_counts()"
+
+
+# the newest runs of a flow, with the status of their steps
+
+
+MAX_RUNS = 30
+
+
+def flow_grid(flow_slug: str, most: int = MAX_RUNS) -> Query[FlowGrid]:
+    """Return the newest runs of a flow, of all its versions, that have begun."""
+
+    def read(rows: Rows) -> FlowGrid:
+        return FlowGrid(flow_slug, [_run(*row) for row in rows])
+
+    return Query(_FLOW_GRID, (flow_slug, most), read)
+
+
+def _run(*row: Any) -> GridRun:
+    *values, slugs, statuses = row
+    steps = dict(zip(slugs or (), map(StepStatus, statuses or ()), strict=True))
+    run = GridRun(*[*values, steps])
+    return replace(run, status=RunStatus(run.status))
+
+
+_FLOW_GRID = """
+select run_id, flow_slug, status, started_at, ended_at, steps, statuses
+  from pgflowd.flow_grid(%s, %s)
 """

@@ -1,19 +1,28 @@
-"""The queries about open tasks: which there are, what they have saved; and a person's claim."""
+"""
+The queries about tasks that wait or are stalled, and about signals and limits: which there are, and
+to wake, requeue or fail a task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import starmap
+from typing import Any
 from uuid import UUID
 
+import psycopg
+
+from pgflowd.core.documents.flows import ListedLimit, StalledTask
 from pgflowd.core.documents.people import HeldTask
-from pgflowd.core.documents.waits import OpenTask, SavedCheckpoint
+from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.core.undecided import Undecided
-from pgflowd.db.query import Query, Rows, uuid_of
+from pgflowd.core.text import counted, short_id
+from pgflowd.core.undecided import CYCLE, Undecided, problem_of
+from pgflowd.db.query import Query, Rows, execute, only, uuid_of
 
 
 def list_tasks(
@@ -112,3 +121,93 @@ def _read_tasks(rows: Rows) -> list[OpenTask]:
 
 def _decoded(value: bytes | None) -> object:
     return None if value is None else decode(value)
+
+
+# stalled tasks
+
+
+Connection = psycopg.Connection[Any]
+
+
+def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
+    """Return the stalled tasks, oldest first."""
+    params = (timedelta(seconds=stale_threshold_s),)
+    return Query(_STALLED, params, lambda rows: list(starmap(StalledTask, rows)))
+
+
+def findings_of_stalled(conn: Connection, stale_threshold_s: float) -> Iterator[Finding]:
+    """Say which runs wait for each other, and which tasks are stalled."""
+    for one in execute(conn, undecided_tasks()):
+        if one.kind == CYCLE:
+            problem = problem_of(one)
+            yield warning(problem.text, problem.next or "", problem.code)
+    found = execute(conn, stalled_tasks(stale_threshold_s))
+    if not found:
+        yield ok("no task is stalled")
+        return
+    oldest = found[0]
+    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
+    text = f"{counted(len(found), 'task')}, the oldest {task}"
+    yield warning(text, "see `pgflowd stalled list`")
+
+
+_STALLED = """
+select run_id, step_slug, task_index, flow_slug, worker_id, attempt, started_at, stalled_at,
+       times, reason
+  from pgflowd.stalled_tasks(%s)
+"""
+
+
+# signals
+
+
+def list_signals(
+    run_id: UUID | None = None, only_open: bool = False, most: int = 20
+) -> Query[list[ListedSignal]]:
+    """Return the newest signals of a run, or of all."""
+    return Query(_LIST, (run_id, only_open, most), _read_listed)
+
+
+def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
+    """Return a signal, and whether a task waits for one of this name."""
+
+    def read(rows: Rows) -> tuple[ListedSignal, bool] | None:
+        return (_read_listed([rows[0][:-1]])[0], rows[0][-1]) if rows else None
+
+    return Query(_GET, (signal_id,), read)
+
+
+_COLUMNS = """
+signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at,
+session_role
+"""
+_LIST = f"select {_COLUMNS} from pgflowd.list_signals(%s, %s, %s)"
+_GET = f"""
+select {_COLUMNS}, exists (
+         select from pgflowd.waits as wait
+          where wait.run_id = signal.run_id and wait.kind = 'signal' and wait.name = signal.name)
+  from pgflowd.signals as signal where signal_id = %s
+"""
+
+
+def _read_listed(rows: Rows) -> list[ListedSignal]:
+    return list(starmap(ListedSignal, ([*row[:3], decode(row[3]), *row[4:]] for row in rows)))
+
+
+# limits: their places, and who waits for one
+
+
+def list_limits(flow_slug: str, most: int) -> Query[list[ListedLimit]]:
+    """Return the limits of a flow that are in use, those for which most tasks wait first."""
+    return Query(_LIST_LIMITS, (flow_slug, most), lambda rows: list(starmap(ListedLimit, rows)))
+
+
+def refill_limits(after_key: str | None, max_keys: int) -> Query[str | None]:
+    """Pass on what the dead have left, of some limits; return behind which to go on."""
+    return Query("select pgflowd.refill_limits(%s, %s)", (after_key, max_keys), only)
+
+
+_LIST_LIMITS = """
+select limit_key, steps, slots, taken, waiting, first_since, holders
+  from pgflowd.list_limits(%s, %s)
+"""

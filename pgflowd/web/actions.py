@@ -37,9 +37,9 @@ from pgflowd.core.verbs import (
     Target,
     Verb,
 )
-from pgflowd.db import operations, starts
-from pgflowd.db.attempts import failed_attempts
-from pgflowd.db.input_check import check_input
+from pgflowd.db import operations
+from pgflowd.db.flows import check_input
+from pgflowd.db.history import failed_attempts
 from pgflowd.db.lookup import find_run, flow_slugs
 from pgflowd.db.operations import perform
 from pgflowd.db.performing import run_sync
@@ -299,12 +299,12 @@ def start(request: ActionRequest) -> ActionResult:
     input = request.fields.json("input", {})
     check_input(request.conn, flow, input)
     try:
-        run_id = UUID(given) if given else starts.new_run_id()
+        run_id = UUID(given) if given else operations.new_run_id()
     except ValueError:
         raise bad_field(f"'{given}' is not the id of a run") from None
     try:
         run = run_sync(
-            request.conn, starts.start(flow, input, run_id, None, {"actor": request.actor})
+            request.conn, operations.start(flow, input, run_id, None, {"actor": request.actor})
         )
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(request.conn)) from error

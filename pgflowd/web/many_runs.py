@@ -21,11 +21,11 @@ from pgflowd.core.documents import Hidden
 from pgflowd.core.documents.runs import ListedRun
 from pgflowd.core.verbs import Verb
 from pgflowd.db import operations
-from pgflowd.db.many_runs import AT_ONCE, change_many
 from pgflowd.db.operations import perform
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_search import runs_by_id, search_runs
+from pgflowd.db.runs import AT_ONCE, change_many
 from pgflowd.errors import PgflowdError
 from pgflowd.web.actions import MANY_VERBS, ActionRequest, bad_field, given_of
 from pgflowd.web.pages.page import PageRequest

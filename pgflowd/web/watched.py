@@ -21,7 +21,7 @@ from pgflowd.db import runs
 from pgflowd.db.daemons import look_at_daemons
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
-from pgflowd.db.run_events import RunEvents
+from pgflowd.db.run_details import RunEvents
 from pgflowd.errors import AccessDenied, NotFound, PgflowdError
 from pgflowd.web.connections import Connection
 from pgflowd.web.fragments import Fragments, Numbers

@@ -12,7 +12,7 @@ from support.covers import covers
 from pgflowd.db import following, runs, schema
 from pgflowd.db.following import Follower
 from pgflowd.db.performing import follow_sync, run_sync
-from pgflowd.db.run_events import RunEvents
+from pgflowd.db.run_details import RunEvents
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
 

@@ -14,8 +14,7 @@ from pgflowd import Flow, Limit
 from pgflowd.core.definition.schedule import schedules_json
 from pgflowd.core.definition.versions import Code, facts_of
 from pgflowd.db import flows
-from pgflowd.db.definitions import define, unserved_versions, version_to_serve
-from pgflowd.db.option_values import set_option
+from pgflowd.db.definitions import define, set_option, unserved_versions, version_to_serve
 from pgflowd.db.query import execute
 from pgflowd.errors import DatabaseError
 from pgflowd.testing.until import until

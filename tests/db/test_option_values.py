@@ -11,8 +11,7 @@ from pgflowd import Flow, Limit
 from pgflowd.core.definition.versions import Code
 from pgflowd.db import flows
 from pgflowd.db.connection import translated
-from pgflowd.db.definitions import define
-from pgflowd.db.option_values import set_option
+from pgflowd.db.definitions import define, set_option
 from pgflowd.db.query import execute
 from pgflowd.errors import NotFound
 from pgflowd.testing.until import until

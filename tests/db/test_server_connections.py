@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from pgflowd.db.daemons import server_connections
 from pgflowd.db.query import execute
-from pgflowd.db.server_connections import server_connections
 
 
 @pytest.fixture

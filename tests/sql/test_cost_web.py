@@ -20,19 +20,15 @@ from support.database import Connection
 from pgflowd.core.documents.run_list import PageKey
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
-from pgflowd.db.attempts import failed_attempts, run_progress
 from pgflowd.db.daemons import list_daemons
-from pgflowd.db.flow_grids import flow_grid
 from pgflowd.db.flows import list_flows
-from pgflowd.db.overview import overview_counts
-from pgflowd.db.pruning import kept
+from pgflowd.db.history import failed_attempts, run_progress, value_part
 from pgflowd.db.query import Query, execute
+from pgflowd.db.run_details import run_tasks, step_strip
 from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
-from pgflowd.db.run_tasks import run_tasks, step_strip
-from pgflowd.db.runs import run_steps
-from pgflowd.db.stalled import stalled_tasks
-from pgflowd.db.statistics import flow_buckets, flow_stats
-from pgflowd.db.values import value_part
+from pgflowd.db.runs import kept, run_steps
+from pgflowd.db.statistics import flow_buckets, flow_grid, flow_stats, overview_counts
+from pgflowd.db.waits import stalled_tasks
 from pgflowd.testing.scratch import ScratchServer
 
 RUNS = 1_000_000

@@ -137,9 +137,9 @@ def _in_database(
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db import schema
+    from pgflowd.db.daemons import server_connections
     from pgflowd.db.flows import list_flows, living_workers
     from pgflowd.db.query import execute
-    from pgflowd.db.server_connections import server_connections
 
     try:
         with database(app, any_schema=True) as conn:

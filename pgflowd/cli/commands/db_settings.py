@@ -40,8 +40,8 @@ def settings(app: App) -> None:
     Example: pgflowd db settings
     """
     from pgflowd.core.text import ago
+    from pgflowd.db.daemons import list_settings
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.settings import list_settings
 
     with database(app) as conn:
         found = execute(conn, list_settings())
@@ -73,8 +73,8 @@ def set_(app: App, name: str, value: str) -> None:
     Example: pgflowd db set retention_completed 30d
              pgflowd db set retention_completed null
     """
+    from pgflowd.db.daemons import set_setting
     from pgflowd.db.query import execute
-    from pgflowd.db.settings import set_setting
     from pgflowd.errors import PgflowdError
 
     wanted = _value(value)

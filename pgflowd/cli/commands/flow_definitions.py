@@ -294,7 +294,7 @@ def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
              pgflowd flows set crawl/fetch limit=4
     """
     from pgflowd.db.connection import translated
-    from pgflowd.db.option_values import set_option
+    from pgflowd.db.definitions import set_option
     from pgflowd.db.query import execute
 
     flow, _, step = target.partition("/")

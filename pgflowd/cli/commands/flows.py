@@ -126,10 +126,10 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
-    from pgflowd.db.flow_grids import flow_grid
     from pgflowd.db.flows import flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.schedules import list_schedules
+    from pgflowd.db.statistics import flow_grid
     from pgflowd.db.versions import versions_of
 
     with database(app) as conn:
@@ -234,8 +234,8 @@ def limits(app: App, flow: str, limit: int) -> None:
     \b
     Example: pgflowd flows limits crawl
     """
-    from pgflowd.db.limits import list_limits
     from pgflowd.db.query import database_time, execute
+    from pgflowd.db.waits import list_limits
 
     with database(app) as conn:
         if flow not in (known := flow_slugs(conn)):

@@ -31,7 +31,7 @@ def follower_of(
     """A follower that hears of events from now on, and also of the output of handlers."""
     from pgflowd.db.following import Follower
     from pgflowd.db.performing import run_sync
-    from pgflowd.db.run_events import RunEvents
+    from pgflowd.db.run_details import RunEvents
 
     read = [RunEvents(run_id) for run_id in run_ids]
     follower: Follower[RunWithStates] = Follower(read, with_output=with_output)

@@ -63,7 +63,7 @@ def output(
              pgflowd runs output 7f3a9c12 --step fetch --task 3
     """
     from pgflowd.db import operations
-    from pgflowd.db.attempts import kept_output
+    from pgflowd.db.history import kept_output
     from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
 

@@ -47,7 +47,7 @@ def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, li
     """
     from pgflowd.db.performing import run_sync
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.run_tasks import find_tasks, step_strip
+    from pgflowd.db.run_details import find_tasks, step_strip
 
     with database(app) as conn:
         run_id = find_run(conn, run)

@@ -211,7 +211,7 @@ def _change_many(
     change: Callable[[UUID], Done],
 ) -> None:
     """Change runs, fifty in a transaction; what is printed as done has been committed."""
-    from pgflowd.db.many_runs import change_many
+    from pgflowd.db.runs import change_many
 
     documents: list[Any] = []
     errors: list[PgflowdError] = []
@@ -344,8 +344,8 @@ def _parts(
     only_count: bool,
 ) -> Iterator[int]:
     """How many runs each part deletes, or would."""
-    from pgflowd.db.pruning import prune_next
     from pgflowd.db.query import execute
+    from pgflowd.db.runs import prune_next
 
     place, is_first = None, True
     while True:
@@ -474,7 +474,7 @@ def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
 def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:
     """The signal, when a task has got it, at once if none waits for it, or a second later."""
     from pgflowd.db.query import execute
-    from pgflowd.db.signals import get_signal
+    from pgflowd.db.waits import get_signal
 
     until = time.monotonic() + GIVEN_S
     while True:

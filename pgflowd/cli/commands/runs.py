@@ -132,13 +132,13 @@ def start(
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
              pgflowd runs start remind '{"customer": 42}' --delay 2h --label customer=42
     """
-    from pgflowd.db import input_check, starts
+    from pgflowd.db import flows, operations
 
     _check_following(follow, wait, timeout)
-    run_id = run_id if run_id or key is not None else starts.new_run_id()
+    run_id = run_id if run_id or key is not None else operations.new_run_id()
     with database(app, listening=follow or wait) as conn:
-        input_check.check_input(conn, flow, input)
-        operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
+        flows.check_input(conn, flow, input)
+        operation = operations.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = follower_of(conn, [run_id], with_output=True) if follow and run_id else None
         started = _start(app, conn, flow, operation, awaits=follow or wait)

@@ -36,7 +36,7 @@ def list_(app: App, run: str | None, only_open: bool, limit: int) -> None:
     Example: pgflowd signals list --run @last
     """
     from pgflowd.db.query import database_time, execute
-    from pgflowd.db.signals import list_signals
+    from pgflowd.db.waits import list_signals
 
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)

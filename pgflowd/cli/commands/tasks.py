@@ -377,7 +377,7 @@ def _change_each(
 
 def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
     from pgflowd.db.query import execute
-    from pgflowd.db.stalled import stalled_tasks
+    from pgflowd.db.waits import stalled_tasks
 
     return execute(conn, stalled_tasks(app.settings.recovery.stale_threshold_s))
 

@@ -39,8 +39,8 @@ from pgflowd.core.settings.show import toml_value
 from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.core.text import duration
 from pgflowd.db import schema
-from pgflowd.db.attempts import attempts
 from pgflowd.db.connection import connect
+from pgflowd.db.history import attempts
 from pgflowd.db.query import execute
 from pgflowd.db.runs import run_steps
 from pgflowd.embedded import EmbeddedPostgres

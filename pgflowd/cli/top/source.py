@@ -32,8 +32,7 @@ from pgflowd.db import operations, performing, schema
 from pgflowd.db.connection import Limits, connect
 from pgflowd.db.flows import list_flows
 from pgflowd.db.query import Query, database_time, execute_together
-from pgflowd.db.run_details import read_details
-from pgflowd.db.run_events import RunEvents
+from pgflowd.db.run_details import RunEvents, read_details
 from pgflowd.db.run_search import search_runs
 from pgflowd.db.statistics import flow_buckets, flow_stats
 from pgflowd.errors import NotRetryable, PgflowdError

@@ -16,7 +16,7 @@ import psycopg
 from pgflowd.core.sweeper import PruneSchedule, growth_problem, may_be_too_large
 from pgflowd.core.text import counted, short_id
 from pgflowd.db.errors import sqlstate_of
-from pgflowd.db.pruning import kept, prune_expired
+from pgflowd.db.runs import kept, prune_expired
 from pgflowd.errors import PgflowdError, Problem
 from pgflowd.host.logs import Log
 

@@ -23,14 +23,13 @@ from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.documents.statistics import FlowStats, StepStats, stats_of
 from pgflowd.core.graph import Graph, graph_of
 from pgflowd.core.lookup import unknown_flow
-from pgflowd.db.flow_grids import flow_grid
+from pgflowd.db.definitions import option_values
 from pgflowd.db.flows import flow_shape, list_flows, worker_caps
-from pgflowd.db.limits import list_limits
-from pgflowd.db.option_values import option_values
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.schedules import list_schedules
-from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
+from pgflowd.db.statistics import flow_buckets, flow_grid, flow_stats, flow_work
 from pgflowd.db.versions import versions_of
+from pgflowd.db.waits import list_limits
 from pgflowd.web.pages.page import Page, PageRequest
 
 TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}

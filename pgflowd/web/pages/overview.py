@@ -15,10 +15,9 @@ from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db.flows import list_flows
-from pgflowd.db.overview import overview_counts
 from pgflowd.db.query import execute_together
 from pgflowd.db.run_search import search_runs
-from pgflowd.db.statistics import flow_buckets
+from pgflowd.db.statistics import flow_buckets, overview_counts
 from pgflowd.web.pages.page import Page, PageRequest
 
 SINCE_S = 3600.0

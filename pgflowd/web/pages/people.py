@@ -15,8 +15,7 @@ from pgflowd.db import waits
 from pgflowd.db.history import list_actions
 from pgflowd.db.lookup import find_run
 from pgflowd.db.query import database_time, execute, execute_together
-from pgflowd.db.signals import list_signals
-from pgflowd.db.waits import list_tasks
+from pgflowd.db.waits import list_signals, list_tasks
 from pgflowd.web.actors import OF_DASHBOARD
 from pgflowd.web.pages.page import Page, PageRequest
 

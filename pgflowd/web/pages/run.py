@@ -26,8 +26,7 @@ from pgflowd.core.graph import Graph, Node
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.statuses import Outcome, StepStatus
-from pgflowd.db.attempts import attempts, kept_output
-from pgflowd.db.history import event_page
+from pgflowd.db.history import attempts, event_page, kept_output
 from pgflowd.db.operations import get_with_states
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute

@@ -15,9 +15,9 @@ from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import HIDDEN
 from pgflowd.core.typed.schema_check import example_of
 from pgflowd.db.flows import flow_names, input_schema
+from pgflowd.db.operations import new_run_id
 from pgflowd.db.query import execute
 from pgflowd.db.runs import started_runs
-from pgflowd.db.starts import new_run_id
 from pgflowd.web.pages.page import Page, PageRequest
 from pgflowd.web.text import visible
 

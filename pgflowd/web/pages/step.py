@@ -11,13 +11,12 @@ from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
 from pgflowd.core.documents.runs import Attempt, RunWithStates, StepState, StepTasks
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, TaskStatus
-from pgflowd.db.attempts import task_attempts
+from pgflowd.db.history import task_attempts, value_part
 from pgflowd.db.operations import get_with_states
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute, execute_together
-from pgflowd.db.run_tasks import run_tasks, step_strip
+from pgflowd.db.run_details import run_tasks, step_strip
 from pgflowd.db.runs import run_steps
-from pgflowd.db.values import value_part
 from pgflowd.errors import NotFound
 from pgflowd.web.pages.page import Page, PageRequest
 from pgflowd.web.pages.values import ShownValue, What

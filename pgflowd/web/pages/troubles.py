@@ -13,7 +13,7 @@ from pgflowd.core.settings.sections import RecoverySettings
 from pgflowd.db.history import dead_letters
 from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.query import execute
-from pgflowd.db.stalled import stalled_tasks
+from pgflowd.db.waits import stalled_tasks
 from pgflowd.web.pages.page import Page, PageRequest
 
 LISTED = 50

@@ -13,10 +13,10 @@ from pgflowd.core.documents.values import ValuePart
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import StepStatus
 from pgflowd.core.text import short_id
+from pgflowd.db.history import value_part
 from pgflowd.db.operations import get_with_states
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute, execute_together
-from pgflowd.db.values import value_part
 from pgflowd.errors import NotFound
 from pgflowd.web.json_tree import JsonBranch, path_of, tree_of
 from pgflowd.web.pages.page import PageRequest, refused

@@ -14,12 +14,10 @@ from pgflowd.core.documents.overview import OverviewCounts
 from pgflowd.core.documents.run_tasks import StripCell
 from pgflowd.core.documents.values import ValuePart
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.db.attempts import failed_attempts
-from pgflowd.db.flow_grids import flow_grid
-from pgflowd.db.overview import overview_counts
+from pgflowd.db.history import failed_attempts, value_part
 from pgflowd.db.query import execute
-from pgflowd.db.run_tasks import step_strip
-from pgflowd.db.values import value_part
+from pgflowd.db.run_details import step_strip
+from pgflowd.db.statistics import flow_grid, overview_counts
 
 APPROVAL = {"kind": "signal", "name": "a", "why": "approval", "checkpoint": "signal a 1"}
 
