@@ -4,11 +4,16 @@ name of the person, and some actions of their own.
 
 An action is a POST. A page is answered with a redirection to the page that shows the result, a
 program with the document that the command prints.
+
+What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
+
+It is the status of the run, and once that has ended, where the page shows them, the attempt that
+failed last. While a run goes on attempts fail and are retried, which makes no form old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +25,7 @@ import psycopg
 from pgflowd.core.documents import encoded
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.documents.people import HeldTask
-from pgflowd.core.documents.runs import Run
+from pgflowd.core.documents.runs import FailedAttempt, Run
 from pgflowd.core.json import decode, encode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.payloads import Payloads
@@ -47,7 +52,26 @@ from pgflowd.db.query import execute
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
 from pgflowd.web.pages.troubles import STALE_S
-from pgflowd.web.shown_run import has_attempt, in_words, shown_of
+
+_AND = "."
+
+
+def shown_of(run: Run, failures: Iterable[FailedAttempt] = ()) -> str:
+    """The run as a form tells it."""
+    newest = max((attempt.token for attempt in failures), default=None)
+    return f"{run.status}{_AND}{newest}" if run.has_ended and newest else str(run.status)
+
+
+def has_attempt(shown: str) -> bool:
+    """Whether the page has shown which attempt failed last."""
+    return _AND in shown
+
+
+def in_words(shown: str) -> str:
+    status, _, token = shown.partition(_AND)
+    word = status.replace("_", " ")
+    return f"{word}, with attempt {token} as the last that failed" if token else word
+
 
 Connection = psycopg.Connection[Any]
 _SHOWN = Payloads()

@@ -30,10 +30,10 @@ from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
 from pgflowd.errors import DatabaseError, PgflowdError
 from pgflowd.web import answers
+from pgflowd.web.answers import THEMES, TIMES, back_of, leaver_of, look_of, root_of
 from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
-from pgflowd.web.live import PARAMETERS, Live
-from pgflowd.web.page_requests import THEMES, TIMES, back_of, leaver_of, look_of, root_of
+from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.pages import PAGES, Page, PageRequest
 from pgflowd.web.pages.frame import read_frame
 from pgflowd.web.pages.values import whole_value

@@ -3,14 +3,31 @@ Finds out who makes a request.
 
 `Login` is how the dashboard is served: a cookie, a token, or the header of a proxy; it also
 answers the pages for logging in and out. `Asked` is how it is mounted: the application knows.
+
+Hashes passwords by scrypt, and compares them.
+
+A comparison takes some 80 ms and 32 MiB, so two of them run at a time. For a name that does not
+exist it takes as long.
+
+Counts failed logins, so that nobody can try many passwords. Pure: the time is an argument.
+
+They count for the address that they come from, and for all addresses, but for no name: else who
+knows a name could keep its owner out. A browser in which this name has logged in before counts for
+itself alone, so that strangers at its address, or at very many, do not keep it out either.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
 import hmac
 import inspect
+import ipaddress
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlencode
@@ -21,23 +38,128 @@ from starlette.types import Receive, Scope
 from pgflowd.core.settings.sections import WebSettings
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.web import request_checks as checks
-from pgflowd.web.bodies import read_form
-from pgflowd.web.failed_logins import FailedLogins, keys_of
-from pgflowd.web.login_files import LoginFile, owner_of
-from pgflowd.web.passwords import MAX_CHARS, PasswordChecks
-from pgflowd.web.proxies import TrustedProxies
-from pgflowd.web.records import Records
-from pgflowd.web.refusals import NotLoggedIn, Refused
-from pgflowd.web.rendering import render
-from pgflowd.web.sessions import (
+from pgflowd.web.login_files import (
     KNOWN,
     BrowserSession,
+    LoginFile,
     SignedCookies,
     cookies_in,
+    owner_of,
     set_cookie,
     stamp_of,
 )
+from pgflowd.web.records import Records
+from pgflowd.web.rendering import render
+from pgflowd.web.request_checks import NotLoggedIn, Refused, TrustedProxies, read_form
 from pgflowd.web.users import User
+
+_LOG2_N, _R, _P = 15, 8, 1
+_MAX_MEMORY = 64 * 1024 * 1024  # scrypt needs 128 * r * n bytes
+MAX_CHARS = 1000
+LEAST_CHARS = 8
+AT_ONCE = 2
+
+_NOBODY = f"scrypt${_LOG2_N}${_R}${_P}$bm9ib2R5bm9ib2R5bm8=$" + "A" * 43 + "="
+
+
+def hash_of(password: str) -> str:
+    """Return the hash, with a new salt."""
+    salt = secrets.token_bytes(16)
+    digest = _scrypt(password, salt, _LOG2_N, _R, _P)
+    parts = ["scrypt", _LOG2_N, _R, _P, _text(salt), _text(digest)]
+    return "$".join(map(str, parts))
+
+
+def is_right(password: str, hashed: str | None) -> bool:
+    """Whether it is the password of this hash; None takes as long, and is nobody's."""
+    try:
+        kind, log2_n, r, p, salt, digest = (hashed or _NOBODY).split("$")
+        if kind != "scrypt" or int(log2_n) > 20 or int(r) > 16 or int(p) > 4:
+            return False
+        made = _scrypt(password, base64.b64decode(salt), int(log2_n), int(r), int(p))
+        return hmac.compare_digest(made, base64.b64decode(digest)) and hashed is not None
+    except ValueError:  # somebody has edited the file
+        return False
+
+
+class PasswordChecks:
+    """Compares passwords in threads, few at a time."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def is_right(self, password: str, hashed: str | None) -> bool:
+        async with self._places:
+            return await asyncio.to_thread(is_right, password, hashed)
+
+
+def _scrypt(password: str, salt: bytes, log2_n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode(), salt=salt, n=2**log2_n, r=r, p=p, maxmem=_MAX_MEMORY, dklen=32
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+MOST = 5  # failures of one address or browser
+MOST_OF_ALL = 30  # of all addresses; each costs 80 ms of a processor
+WITHIN_S = 60.0
+ALL = "all addresses"
+_MAX_KEYS = 10_000  # a flood of addresses must not fill the memory
+
+
+class FailedLogins:
+    """The failures of the last minute, by what they count for."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = {}
+
+    def wait_s(self, keys: Iterable[str], now: float) -> float:
+        """Return how long these must wait for the next try; 0: not at all."""
+        waits = [0.0]
+        for key in keys:
+            times = self._times.get(key, deque())
+            while times and times[0] <= now - WITHIN_S:
+                times.popleft()
+            if len(times) >= _most(key):
+                waits.append(times[0] + WITHIN_S - now)
+        return max(waits)
+
+    def add(self, keys: Iterable[str], now: float) -> None:
+        """Count a try. It counts before its password is compared, so that many at once do too."""
+        for key in keys:
+            self._times.setdefault(key, deque(maxlen=_most(key))).append(now)
+        while len(self._times) > _MAX_KEYS:
+            del self._times[next(key for key in self._times if key != ALL)]
+
+    def take_back(self, keys: Iterable[str]) -> None:
+        """The last try of these was right."""
+        for key in keys:
+            times = self._times.get(key)
+            if times:
+                times.pop()
+            if not times:
+                self._times.pop(key, None)
+
+
+def keys_of(address: str, known_browser: str | None) -> list[str]:
+    """What the failures of a login count for; a home has a whole network of IPv6."""
+    if known_browser is not None:
+        return [f"browser {known_browser}"]
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return [ALL, f"address {address}"]
+    if parsed.version == 6:
+        address = str(ipaddress.ip_network((parsed, 64), strict=False))
+    return [ALL, f"address {address}"]
+
+
+def _most(key: str) -> int:
+    return MOST_OF_ALL if key == ALL else MOST
+
 
 FindUser = Callable[[Scope], Awaitable[User | None] | User | None]
 """Of an application that mounts the dashboard: who has sent this request."""

@@ -4,6 +4,11 @@ The fragments of one document, each with the number of its last change.
 A tab has seen all changes up to a number, and asks for those after it. It gets the newest version
 of each fragment, so one that is slow skips versions and never sees an old one after a new one. The
 watcher changes them in its thread, while tabs read in theirs: a change replaces all at once.
+
+Server-sent events, as they go over the line.
+
+An event has a kind, lines of data and perhaps an id; a browser sends the id of the last one when it
+connects again.
 """
 
 from __future__ import annotations
@@ -13,7 +18,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from pgflowd.web.server_events import event
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # nginx passes each event on at once
+}
+_LINE_END = re.compile("\r\n|\r|\n")  # what the format takes for one; str.splitlines knows others
+
+
+def event(kind: str, data: str, id: str | None = None) -> bytes:
+    """An event; one without an id leaves the last id as it is."""
+    lines = [f"event: {kind}"] if kind else []
+    if id is not None:
+        lines.append(f"id: {id}")
+    lines += [f"data: {line}" for line in _LINE_END.split(data)]
+    return "\n".join([*lines, "", ""]).encode()
+
 
 FRAGMENT, REMOVED, ANNOUNCE = "fragment", "removed", "announce"
 # what changes with each reading, such as `4s ago`: browsers do that themselves

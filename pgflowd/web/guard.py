@@ -26,9 +26,8 @@ from pgflowd.errors import ConfigError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
-from pgflowd.web.bodies import discard, limited
 from pgflowd.web.records import Records, Refusals
-from pgflowd.web.refusals import NotLoggedIn, Refused
+from pgflowd.web.request_checks import NotLoggedIn, Refused, discard, limited
 from pgflowd.web.users import User
 
 AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own

@@ -4,6 +4,8 @@ Makes HTML of documents.
 A template gets a document and what belongs to the page, and nothing else. What it writes within
 `{% call fragment(id) %}` is a fragment: an element with an id, which live updates replace as a
 whole. Fragments do not nest.
+
+The pages that each page leads to.
 """
 
 from __future__ import annotations
@@ -29,19 +31,40 @@ from pgflowd.core.statuses import Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import ends_by, reason, wait_text
 from pgflowd.errors import TITLES
-from pgflowd.web.actions import MANY_VERBS, flags_for, offered
+from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.assets import address_of
 from pgflowd.web.json_tree import JsonBranch
-from pgflowd.web.navigation import LETTERS, NAVIGATION
 from pgflowd.web.pages.step import STATUSES
-from pgflowd.web.shown_run import shown_of
-from pgflowd.web.svg_element import Picture
+from pgflowd.web.svg import Picture, run_grid, run_timeline, spark, task_strip
 from pgflowd.web.svg_graph import flow_graph, run_graph
-from pgflowd.web.svg_grid import run_grid
-from pgflowd.web.svg_spark import spark
-from pgflowd.web.svg_strip import task_strip
-from pgflowd.web.svg_timeline import run_timeline
 from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word, visible
+
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/runs", "Runs"),
+    ("/flows", "Flows"),
+    ("/inbox", "Inbox"),
+    ("/stalled", "Stalled"),
+    ("/dead", "Dead letters"),
+    ("/schedules", "Schedules"),
+    ("/daemons", "Daemons"),
+    ("/actions", "Actions"),
+    ("/database", "Database"),
+    ("/explain", "Explain"),
+)
+
+
+def _letters() -> dict[str, str]:
+    """The key after `g` for each page: the first letter of its name that is free."""
+    found: dict[str, str] = {}
+    for path, name in NAVIGATION:
+        free = [each for each in name.lower() if each.isalpha() and each not in found.values()]
+        found[path] = free[0]
+    return found
+
+
+LETTERS = _letters()
+
 
 DASH = "\N{EN DASH}"
 _TEMPLATES = files("pgflowd.web") / "templates"

@@ -3,18 +3,66 @@ Checks the head of a request before anything else reads it. Pure: the ASGI scope
 
 The parser accepts two `Host` headers, none, and lengths of which two servers may believe different
 ones. Such a request gets an error here, and its connection is closed.
+
+The error of a request that is not answered as asked.
+
+What the headers of a proxy tell, if the request comes from one that is trusted. Pure.
+
+Anybody can send these headers. They count only from `[web] trusted_proxies`.
+
+Reads the body of a request, a form or JSON, within the limits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import Message, Receive
 
 from pgflowd.core.redact import one_line
-from pgflowd.web.refusals import Refused
+from pgflowd.core.settings.rules import UNIX
+from pgflowd.errors import PgflowdError
+
+
+class Refused(PgflowdError):
+    """Carries the status of the answer, and headers that belong to it."""
+
+    default_code = "E508"
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        text: str,
+        *,
+        next: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text, code=code, next=next)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+class NotLoggedIn(Refused):
+    """Nobody is known to make this request; `was_tried` if a wrong proof came with it."""
+
+    default_code = "E509"
+
+    def __init__(
+        self, text: str, next: str, *, was_tried: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(HTTPStatus.UNAUTHORIZED, text, next=next, headers=headers)
+        self.was_tried = was_tried
+
 
 METHODS = ("GET", "HEAD", "POST")
 MAX_HEAD_BYTES = 16 * 1024
@@ -165,3 +213,176 @@ def _bad(text: str) -> Refused:
 
 def _misdirected(text: str, next: str | None = None) -> Refused:
     return Refused(HTTPStatus.MISDIRECTED_REQUEST, text, next=next)
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+MAX_NAME_CHARS = 200
+
+
+class TrustedProxies:
+    """The proxies whose headers count."""
+
+    def __init__(self, trusted: Iterable[str]) -> None:
+        words = set(trusted)
+        self._has_unix = UNIX in words
+        self._networks = [ipaddress.ip_network(each) for each in words - {UNIX}]
+
+    def sent(self, scope: Scope) -> bool:
+        """Whether the request comes from one of them."""
+        client = scope.get("client")
+        return self._trusts(client[0]) if client else self._has_unix
+
+    def address_of(self, scope: Scope) -> str:
+        """The address of the client: the last one that is not a trusted proxy's."""
+        client = scope.get("client")
+        address = client[0] if client else UNIX
+        if not self.sent(scope):
+            return str(address)
+        forwarded = ",".join(values_of(scope, "x-forwarded-for"))
+        for each in reversed([part.strip() for part in forwarded.split(",") if part.strip()]):
+            if not _is_address(each):
+                return str(address)  # what stands further left was not checked by a proxy of ours
+            address = each
+            if not self._trusts(each):
+                break
+        return str(address)
+
+    def prefix_of(self, scope: Scope) -> str:
+        """The path below which the proxy offers us, or nothing."""
+        if not self.sent(scope):
+            return ""
+        prefix = (value_of(scope, "x-forwarded-prefix") or "").rstrip("/")
+        if prefix and not _PREFIX.fullmatch(prefix):
+            text = f"X-Forwarded-Prefix is {one_line(prefix, 80)}, which is not a path"
+            raise Refused(HTTPStatus.BAD_REQUEST, text)
+        return prefix
+
+    def name_of_user(self, scope: Scope, header: str) -> str:
+        """The user that the proxy names. Refused: there is none, or somebody else has sent it."""
+        if not self.sent(scope):
+            text = "this request did not come from a trusted proxy"
+            next = "open the address of the proxy"
+            raise NotLoggedIn(text, next, was_tried=bool(values_of(scope, header.lower())))
+        names = values_of(scope, header.lower())
+        if len(names) != 1:
+            text = f"the proxy has sent the header {header} {len(names)} times; it must be once"
+            next = f"let the proxy set {header} to the user's name"
+            raise NotLoggedIn(text, next, was_tried=True)
+        name = _decoded(names[0].strip())
+        if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
+            text = f"the header {header} is {one_line(name, 80) or 'empty'}, which is not a name"
+            next = f"let the proxy set {header} to the user's name"
+            raise NotLoggedIn(text, next, was_tried=True)
+        return name
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+            parsed = parsed.ipv4_mapped
+        return any(parsed in network for network in self._networks)
+
+
+def _decoded(name: str) -> str:
+    """A header as UTF-8, if it is that."""
+    try:
+        return name.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return name
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+READ_S = 10.0  # so long a client may take to send its body
+MAX_FIELDS = 200
+DISCARD_S = 2.0
+MAX_DISCARDED_BYTES = 1024 * 1024
+_FORM = "application/x-www-form-urlencoded"
+
+
+def limited(receive: Receive) -> Receive:
+    """Return a `receive` that refuses a body which is too large or comes too slowly."""
+    read, is_whole, deadline = 0, False, asyncio.get_running_loop().time() + READ_S
+
+    async def receive_within_limits() -> Message:
+        nonlocal read, is_whole
+        if is_whole:
+            return await receive()  # waits until the client is gone
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            text = f"the body did not come within {READ_S:g} s"
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, text) from None
+        read += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        if read > MAX_BODY_BYTES:
+            raise too_large()
+        return message
+
+    return receive_within_limits
+
+
+async def discard(receive: Receive) -> None:
+    """Take the rest of a body that is too large: else who sends it does not read the answer."""
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_S):
+            while taken < MAX_DISCARDED_BYTES:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the whole body."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(HTTPStatus.BAD_REQUEST, "the client has left before the end of its body")
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def read_form(scope: Scope, receive: Receive) -> dict[str, list[str]]:
+    """Return the fields of a form, each with its values."""
+    _check_type(scope, _FORM)
+    body = await read_body(receive)
+    if body.count(b"&") >= MAX_FIELDS:
+        text = f"the form has more than {MAX_FIELDS} fields"
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise Refused(HTTPStatus.BAD_REQUEST, "the form is not UTF-8") from None
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+async def read_json(scope: Scope, receive: Receive) -> Any:
+    """Return the JSON value of a body."""
+    _check_type(scope, "application/json")
+    try:
+        return json.loads(await read_body(receive))
+    except (ValueError, RecursionError):
+        raise Refused(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
+
+
+def _check_type(scope: Scope, wanted: str) -> None:
+    given = (value_of(scope, "content-type") or "").partition(";")[0].strip().lower()
+    if given != wanted:
+        text = f"the Content-Type is {one_line(given, 80) or 'absent'}; it must be {wanted}"
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)

@@ -4,6 +4,12 @@ Serves the dashboard: uvicorn with httptools, within limits, until a signal ends
 uvicorn waits for slow clients without an end, and for open event streams at its own end. Here a
 head must come within 10 s, and an answer must be taken within 20 s; before the shutdown all
 streams are told to come back.
+
+The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
+
+The dashboard for applications that mount it.
+
+    app.mount("/flows", pgflowd.web.app(url, user=user))
 """
 
 from __future__ import annotations
@@ -12,19 +18,26 @@ import asyncio
 import contextlib
 import logging
 import resource
+import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pgflowd.core.payloads import Payloads
+from pgflowd.core.settings.sections import LoggingSettings, WebSettings
 from pgflowd.web import answers
-from pgflowd.web.records import Records
+from pgflowd.web.application import Dashboard
+from pgflowd.web.auth import Asked, FindUser, Login
+from pgflowd.web.guard import Guard
+from pgflowd.web.login_files import LoginFile, read_secret
+from pgflowd.web.records import Records, StandardRecords
 from pgflowd.web.request_checks import MAX_HEAD_BYTES
 
 HEAD_S = 10.0  # to send the head of a request
@@ -260,3 +273,54 @@ def _pass_on_errors(records: Records) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [_PassOn(records)]
         logger.propagate = False
+
+
+class Served(NamedTuple):
+    """The application, what ends it, and the key of its link, if it has one."""
+
+    application: Guard
+    dashboard: Dashboard
+    key: str
+
+
+def served(
+    web: WebSettings, *, url: str, operator_url: str, owner: str, records: Records,
+    redact: Iterable[str] = (), read_only: str = "",
+) -> Served:  # fmt: skip
+    """
+    Return what is served. `owner` is the user of who comes by the link with the key; values of the
+    keys in `redact` are not shown. `read_only` says why nobody may act. ConfigError E502: a file of
+    logins cannot be used.
+    """
+    for name in ("users", "tokens"):
+        if path := getattr(web, name):
+            LoginFile(path, name).logins()  # a mistake ends the start, not the first login
+    key = secrets.token_urlsafe(24) if web.auth == "key" else ""
+    login = Login(web, key=key, owner=owner, secret=read_secret(web.secret), records=records)
+    payloads = Payloads(web.payloads, frozenset(key.lower() for key in redact))
+    if web.auth == "none":
+        read_only = 'auth in [web] is "none"'
+    elif not operator_url:
+        read_only = read_only or "operator_url in [web] is not set"
+    operator_url = "" if read_only else operator_url
+    dashboard = Dashboard(url, operator_url=operator_url, payloads=payloads)
+    guard = Guard(dashboard.routes(), login, records, read_only=read_only)
+    return Served(guard, dashboard, key)
+
+
+def app(
+    url: str = "", *, user: FindUser, operator_url: str = "", payloads: str = "redacted",
+    redact: Iterable[str] = LoggingSettings().redact,
+) -> ASGIApp:  # fmt: skip
+    """
+    Return the dashboard of a database as an ASGI application.
+
+    `url` is the database's; an empty one means the environment of libpq. `operator_url` connects
+    as a member of `pgflow_operator`; without it nobody can act. `user` gets the ASGI scope of a
+    request and returns its `User`, or None for somebody who may not see anything. `payloads` and
+    `redact` are as in the config: how values are shown, and the keys whose values are not.
+    """
+    shown = Payloads(payloads, frozenset(key.lower() for key in redact))
+    dashboard = Dashboard(url, operator_url=operator_url, payloads=shown)
+    read_only = "" if operator_url else "it is mounted without operator_url"
+    return Guard(dashboard.routes(), Asked(user), StandardRecords(), read_only=read_only)

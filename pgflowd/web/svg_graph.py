@@ -21,7 +21,7 @@ from pgflowd.core.graph import Box, EdgeLine, Graph, Layout, LayoutCell, Node, g
 from pgflowd.core.run_graph import graph_of_run, step_words
 from pgflowd.core.statuses import Marks, RunStatus, StepStatus
 from pgflowd.core.text import cut
-from pgflowd.web.svg_element import Picture, element, picture_of
+from pgflowd.web.svg import Picture, element, picture_of
 from pgflowd.web.text import as_id, iso, number, status_class, status_word
 
 # of a larger graph only a step and its neighbours are shown: the one that the page's parameter

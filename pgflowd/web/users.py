@@ -2,6 +2,8 @@
 Who makes a request.
 
 A page finds its user as `request.state.user`.
+
+The names that the log of actions has of those who act here.
 """
 
 from __future__ import annotations
@@ -17,3 +19,11 @@ class User:
     may_act: bool = False  # else it may look
     is_program: bool = False  # it has sent a token
     may_leave: bool = False  # he has a login of ours, which he can end
+
+
+OF_DASHBOARD, OF_API = " (web)", " (api)"
+
+
+def actor_of(user: User) -> str:
+    """Who the log of actions says that it was."""
+    return f"{user.name}{OF_API if user.is_program else OF_DASHBOARD}"

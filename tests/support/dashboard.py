@@ -16,8 +16,7 @@ import httpx
 
 from pgflowd.core.settings.sections import WebSettings
 from pgflowd.testing.until import until
-from pgflowd.web.server import server_of
-from pgflowd.web.serving import served
+from pgflowd.web.server import served, server_of
 
 PORT = 7460  # in `listen`; tests get a free one
 IN_S = 30.0  # for a slow machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, fromstring
 
-from pgflowd.web.svg_element import Picture
+from pgflowd.web.svg import Picture
 
 _DANGEROUS = ("script", "style", "foreignObject", "iframe", "use", "image", "animate", "set")
 

@@ -7,10 +7,9 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.statuses import RunStatus
-from pgflowd.web.fragments import Fragments, Numbers
+from pgflowd.web.fragments import Fragments, Numbers, event
 from pgflowd.web.output_lines import OutputLines
-from pgflowd.web.reading_times import ReadingTimes
-from pgflowd.web.server_events import event
+from pgflowd.web.watcher import ReadingTimes
 
 
 def test_a_tab_gets_the_newest_version_of_what_has_changed_and_what_is_gone():

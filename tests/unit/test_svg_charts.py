@@ -15,10 +15,7 @@ from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
 from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
-from pgflowd.web.svg_grid import run_grid
-from pgflowd.web.svg_spark import spark
-from pgflowd.web.svg_strip import task_strip
-from pgflowd.web.svg_timeline import MAX_BARS, run_timeline
+from pgflowd.web.svg import MAX_BARS, run_grid, run_timeline, spark, task_strip
 
 RUN = UUID(int=7)
 

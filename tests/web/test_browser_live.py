@@ -32,8 +32,8 @@ new PerformanceObserver((list) => {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Let documents be read more often: a test on a busy machine would wait long for changes."""
-    monkeypatch.setattr("pgflowd.web.watched.OPEN_S", 0.3)
-    monkeypatch.setattr("pgflowd.web.reading_times.SHARE", 1)
+    monkeypatch.setattr("pgflowd.web.watcher.OPEN_S", 0.3)
+    monkeypatch.setattr("pgflowd.web.watcher.SHARE", 1)
 
 
 @pytest.fixture

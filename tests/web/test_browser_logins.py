@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from support.dashboard import Running, running
 
+from pgflowd.web.auth import hash_of
 from pgflowd.web.login_files import LoginFile, LoginLine
-from pgflowd.web.passwords import hash_of
 
 
 @pytest.fixture

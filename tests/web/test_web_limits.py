@@ -23,7 +23,7 @@ def test_clients_that_send_or_take_nothing_are_ended(monkeypatch, database, shop
     """The limits are shorter here, so that the test need not wait for them."""
     monkeypatch.setattr(server, "HEAD_S", 1.0)
     monkeypatch.setattr(server, "SEND_S", 1.0)
-    monkeypatch.setattr("pgflowd.web.bodies.READ_S", 1.0)
+    monkeypatch.setattr("pgflowd.web.request_checks.READ_S", 1.0)
     post = f"{HEAD.format('POST /login')}Content-Length: 9\r\nSec-Fetch-Site: same-origin\r\n"
     web: dict[str, Any] = {"auth": "none"}
     with running(database.dsn, **web) as made, ExitStack() as stack:

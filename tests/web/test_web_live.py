@@ -21,7 +21,7 @@ from pgflowd.testing.until import until
 from pgflowd.web import app
 from pgflowd.web.event_stream import EventStream
 from pgflowd.web.users import User
-from pgflowd.web.watched import Tab, Watched
+from pgflowd.web.watcher import Tab, Watched
 
 OURS = """
 select query from pg_stat_activity
@@ -32,8 +32,8 @@ select query from pg_stat_activity
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Let documents be read more often: a test on a busy machine would wait long for changes."""
-    monkeypatch.setattr("pgflowd.web.watched.OPEN_S", 0.3)
-    monkeypatch.setattr("pgflowd.web.reading_times.SHARE", 1)
+    monkeypatch.setattr("pgflowd.web.watcher.OPEN_S", 0.3)
+    monkeypatch.setattr("pgflowd.web.watcher.SHARE", 1)
 
 
 def test_a_stream_sends_all_fragments_then_what_changes_and_resumes(web, shop):
@@ -201,7 +201,7 @@ def test_the_stream_of_the_api_has_the_documents_of_the_command(web, shop):
 def test_streams_are_limited_and_share_two_connections(database, shop, monkeypatch):
     """600 streams ask for the same page: one connection listens for all that get one."""
     monkeypatch.setattr("pgflowd.web.watcher.IDLE_S", 0.5)
-    monkeypatch.setattr("pgflowd.web.live.MAX_OF_SESSION", 1000)
+    monkeypatch.setattr("pgflowd.web.event_stream.MAX_OF_SESSION", 1000)
     run = shop.start()
     with running(database.dsn, auth="none") as served, ExitStack() as stack:
         lines = [stack.enter_context(opened(served, f"/live/runs/{run}")) for _ in range(600)]

@@ -12,10 +12,15 @@ import pytest
 from support.covers import covers
 from support.dashboard import Running, running
 
-from pgflowd.web.failed_logins import ALL, FailedLogins, keys_of
-from pgflowd.web.login_files import LoginFile, LoginLine, new_token
-from pgflowd.web.passwords import hash_of, is_right
-from pgflowd.web.sessions import LASTS_S, BrowserSession, SignedCookies
+from pgflowd.web.auth import ALL, FailedLogins, hash_of, is_right, keys_of
+from pgflowd.web.login_files import (
+    LASTS_S,
+    BrowserSession,
+    LoginFile,
+    LoginLine,
+    SignedCookies,
+    new_token,
+)
 
 SAME = {"sec-fetch-site": "same-origin"}
 

@@ -95,8 +95,8 @@ def passwd(app: App, name: str, act: bool) -> None:
     \b
     Example: pgflowd web passwd jane --act
     """
+    from pgflowd.web.auth import LEAST_CHARS, MAX_CHARS, hash_of
     from pgflowd.web.login_files import LoginLine
-    from pgflowd.web.passwords import LEAST_CHARS, MAX_CHARS, hash_of
 
     file = _login_file(app, "users", name)
     password = _read_password()
@@ -145,8 +145,7 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
 
     from pgflowd.host.logs import open_log
     from pgflowd.host.systemd import Notifier
-    from pgflowd.web.server import serve
-    from pgflowd.web.serving import served
+    from pgflowd.web.server import serve, served
 
     settings = app.settings
     level = "debug" if app.verbose else "warning" if app.quiet else settings.logging.level

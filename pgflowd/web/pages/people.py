@@ -16,8 +16,8 @@ from pgflowd.db.history import list_actions
 from pgflowd.db.lookup import find_run
 from pgflowd.db.query import database_time, execute, execute_together
 from pgflowd.db.waits import list_signals, list_tasks
-from pgflowd.web.actors import OF_DASHBOARD
 from pgflowd.web.pages.page import Page, PageRequest
+from pgflowd.web.users import OF_DASHBOARD
 
 MAX_WAITS = 200
 MAX_AT_WORK = 1000
