@@ -146,7 +146,7 @@ def test_only_pictures_make_html_without_jinja():
     """Everything else is escaped by templates, which have no way around that."""
     for module, path in MODULES.items():
         if "Markup" in path.read_text():
-            assert module.startswith("pgflowd.web.svg_"), f"{module} makes HTML"
+            assert module.startswith("pgflowd.web.svg"), f"{module} makes HTML"
     for path in (PACKAGE / "web" / "templates").glob("*.html"):
         text = path.read_text()
         assert not re.search(r"\|\s*safe\b|autoescape|\sstyle=", text), f"{path} goes around it"
