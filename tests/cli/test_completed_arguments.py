@@ -10,7 +10,7 @@ import click
 import pytest
 
 from pgflowd.cli import params
-from pgflowd.cli.commands.run_list import PageKeyParam
+from pgflowd.cli.commands.run_lists import PageKeyParam
 from pgflowd.cli.main import cli, run
 from pgflowd.core.failure import APPROVAL
 

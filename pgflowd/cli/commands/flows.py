@@ -1,5 +1,5 @@
 """
-`pgflowd flows`: list, show, draw, pause and delete flows.
+`pgflowd flows`: list, show, draw, measure, pause and delete flows.
 
 `cli.commands.flow_definitions` has the commands that compare flows with their code and change them.
 `cli.terminal.flow_view` prints flows.
@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
@@ -18,24 +19,24 @@ from pgflowd.cli.commands.flow_definitions import (
     deploy,
     diff,
     flow_argument,
+    flow_in_code,
     flows_in_code,
     prune_versions,
     rollback,
     set_,
 )
-from pgflowd.cli.commands.flow_schema import schema
-from pgflowd.cli.commands.flow_stats import stats
 from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused
-from pgflowd.cli.groups import Group
+from pgflowd.cli.groups import Command, Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_to
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, REASON_OPTION, RUN
+from pgflowd.cli.params import DURATION, FLOW, LIMIT_OPTION, REASON_OPTION, RUN, STEP
 from pgflowd.cli.terminal.flow_view import (
     print_flow,
     print_flows,
     print_graph,
     print_limits,
+    print_stats,
     print_versions,
 )
 from pgflowd.cli.verbs import changing
@@ -43,12 +44,92 @@ from pgflowd.core.documents import Inline
 from pgflowd.core.documents.flow_grid import FlowGrid
 from pgflowd.core.documents.flows import ListedFlow, ListedLimit, Version, WorkerCaps
 from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.documents.statistics import FlowStats, stats_of
 from pgflowd.core.graph import FlowGraph
 from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.verbs import DELETE_FLOW, PAUSE_FLOW, RESUME_FLOW
+from pgflowd.errors import UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
+
+
+class StepSchema(TypedDict):
+    step: str
+    parameters: Annotated[dict[str, Any], "the JSON Schema of what the step takes, by names"]
+    output: Annotated[dict[str, Any] | None, "the JSON Schema of what it returns"]
+
+
+class FlowSchema(TypedDict):
+    """The JSON Schemas of a flow. Of types that are not decoded there is none."""
+
+    flow: str
+    input: Annotated[dict[str, Any] | None, "the JSON Schema of what runs take, or null"]
+    steps: Annotated[list[StepSchema], "its steps"]
+
+
+@click.command(cls=Command, prints=FlowSchema)
+@flow_argument
+@click.option("--step", metavar="SLUG", type=STEP, help="Only this step.")
+@pass_app
+def schema(app: App, flow: str, step: str | None) -> None:
+    """Print the JSON Schema of what runs of a flow take, and of what its steps take and return.
+
+    They are those of the types in the code; null for what has none, or only types of JSON.
+
+    \b
+    Example: pgflowd flows schema orders
+             pgflowd flows schema orders --step price
+    """
+    code = flow_in_code(flows_in_code(app), flow)
+    shape = code.shape or {}
+    slugs = [each["slug"] for each in shape.get("steps") or []]
+    if step is not None and step not in slugs:
+        remedy = did_you_mean(step, slugs) or f"it has {', '.join(slugs)}"
+        raise UnknownFlow(f"flow {flow} has no step '{step}'", next=remedy)
+    none: dict[str, Any] = {"parameters": {}, "output": None}
+    chosen = [step] if step else slugs
+    steps: list[Any] = [{"step": slug, **code.schemas.get(slug, none)} for slug in chosen]
+    found = FlowSchema(flow=flow, input=shape.get("inputSchema"), steps=steps)
+    app.print_result(json.dumps(found, indent=2, ensure_ascii=False), found)
+
+
+class AllStats(TypedDict):
+    flows: Annotated[Sequence[FlowStats], "by their names"]
+
+
+@click.command(cls=Command, prints=AllStats)
+@click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
+@click.option(
+    "--since", type=DURATION, default="1h", metavar="DUR", help="Within this time; 1h by default."
+)
+@pass_app
+def stats(app: App, flow: str | None, since: float) -> None:
+    """Show what flows have to do, and what they did lately, by step.
+
+    What workers did is known to the minute for two days, and to the hour for ninety.
+
+    \b
+    Example: pgflowd flows stats
+             pgflowd flows stats analyze_website --since 1d
+    """
+    from pgflowd.db.query import execute
+    from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
+
+    if since <= 0:
+        raise click.UsageError("--since must be longer than 0s")
+    with database(app) as conn:
+        works = execute(conn, flow_work(flow))
+        if flow is not None and not works:
+            raise unknown_flow(flow, flow_slugs(conn))
+        steps = execute(conn, flow_stats(flow, since))
+        buckets = execute(conn, flow_buckets(flow, since)) if app.json else {}
+    found = stats_of(works, steps, since, buckets)
+    if app.json:
+        app.print_document(AllStats(flows=found))
+    else:
+        print_stats(app, found)
 
 
 class ListedFlows(TypedDict):

@@ -16,10 +16,7 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
-from pgflowd.cli.commands.run_list import list_
-from pgflowd.cli.commands.run_log import log
-from pgflowd.cli.commands.run_output import output
-from pgflowd.cli.commands.run_tasks import tasks
+from pgflowd.cli.commands.run_lists import list_, log, output, tasks
 from pgflowd.cli.commands.run_verbs import MADE, approve, prune, reject, reschedule, signal
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
