@@ -36,8 +36,8 @@ begin
 end
 $$;
 
--- Our schemas, and a pgmq that pgflowd installed, belong to pgflow_owner; a foreign schema pgflow
--- keeps its owner.
+-- Our schemas, and a pgmq that pgflowd installed, belong to pgflow_owner; a schema pgflow that was not
+-- adopted yet keeps its owner.
 do $$
 declare
   schema text;

@@ -85,7 +85,7 @@ def engine_room_lines() -> int:
     """Python of the engine room, and the SQL that claims, reports, renews, sweeps and frees."""
     functions = set.union(*(reachable(f"pgflowd.{name}") for name in ENGINE_SQL))
     return lines_of([path for path in modules() if path.startswith(ENGINE_ROOM)]) + lines_of(
-        [path for path in sql_files() if "/foreign/" not in path and sql_name(path) in functions]
+        [path for path in sql_files() if sql_name(path) in functions]
     )
 
 
@@ -143,12 +143,11 @@ def generated_lines() -> int:
 
 @cache
 def sql_calls() -> dict[str, set[str]]:
-    """Of each SQL function of our core the functions that it names in a call."""
+    """Of each SQL function the functions that it names in a call."""
     called: dict[str, set[str]] = {}
     for path in sql_files():
-        if "/foreign/" not in path:
-            code = re.sub(r"--[^\n]*", "", text(path))
-            called[sql_name(path)] = set(re.findall(r"\b(pgflowd?\.\w+)\s*\(", code))
+        code = re.sub(r"--[^\n]*", "", text(path))
+        called[sql_name(path)] = set(re.findall(r"\b(pgflowd?\.\w+)\s*\(", code))
     return called
 
 

@@ -145,5 +145,10 @@ def set_setting(name: str, value: Any) -> Query[Any]:
     return Query(query, (name, json.dumps(value)), lambda rows: decode(only(rows)))
 
 
+def tell_core(replaced: list[str]) -> Query[None]:
+    """Keep which functions of schema pgflow are not ours: while there are some, claims refuse."""
+    return Query("select pgflowd.tell_core(%s::text[])", (replaced,), lambda _: None)
+
+
 def _read_settings(rows: Rows) -> list[SharedSetting]:
     return [SharedSetting(name, decode(value), *others) for name, value, *others in rows]

@@ -135,8 +135,7 @@ def _schema(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if problem:
         yield error(problem.text, problem.next, problem.code)
         return
-    core = "own core" if state.core == "own" else f"core of pgflow {state.core}"
-    yield ok(f"version {state.version}, {core}, pgmq {state.pgmq}")
+    yield ok(f"version {state.version}, pgmq {state.pgmq}")
     if status.functions_differ:
         text = "the functions are from another release of pgflowd"
         yield warning(text, "run `pgflowd db migrate`")
@@ -288,7 +287,7 @@ def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         yield ok("by the sweeper")
         return
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
-    ours = {"pgflow_requeue_stalled_tasks"} if schema.status(conn).state.core == "own" else set()
+    ours = {"pgflow_requeue_stalled_tasks"}
     others = [job for job in jobs if job not in ours]
     for job in others:
         text = f"pg_cron job {job} recovers tasks, as the sweeper does"

@@ -2,7 +2,7 @@
 Translates errors of the database into errors of pgflowd, and decides how to handle a failure.
 
 SQLSTATE decides, never psycopg's class: 54000 is an OperationalError, 25006 an InternalError. The
-SQL of pgflowd raises PF000 to PF035; all other states are PostgreSQL's. Constraint names and a few
+SQL of pgflowd raises PF000 to PF034; all other states are PostgreSQL's. Constraint names and a few
 texts are public parts of the contract and distinguish flows from runs. Some errors have no
 translation, such as a lock timeout or a deadlock, after which the caller tries again.
 """
@@ -60,7 +60,6 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF032": (DatabaseError, "E302"),
     "PF033": (DatabaseError, "E309"),
     "PF034": (AccessDenied, "E305"),
-    "PF035": (DatabaseError, "E317"),
 }
 CONSTRAINTS: dict[str, type[PgflowdError]] = {
     "runs_flow_slug_fkey": UnknownFlow,

@@ -23,10 +23,6 @@ from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
 
-_HAS_STOPPED_AT = """
-select exists (select from pg_attribute where attrelid = 'pgflow.workers'::regclass
-                                          and attname = 'stopped_at' and not attisdropped)
-"""  # older foreign cores have no such column
 _NOTE_CAPS = """
 insert into pgflowd.worker_caps as known (worker_id, caps) values (%s, %s)
     on conflict (worker_id) do update set caps = excluded.caps
@@ -52,7 +48,7 @@ def insert_row(
     """
     with translated(conn):
         is_known = fetch_value(conn, query, (worker_id, queue, name))
-        if is_known and fetch_value(conn, _HAS_STOPPED_AT):
+        if is_known:
             resume = "update pgflow.workers set stopped_at = null where worker_id = %s"
             conn.execute(resume, (worker_id,))
         if caps:

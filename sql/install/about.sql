@@ -5,6 +5,7 @@ select split_part(current_setting('server_version'), ' ', 1) as server,
                 substring(obj_description(namespace.oid, 'pg_namespace') from '^pgmq ([0-9.]+),'),
                 case when namespace.oid is not null then 'unknown' end) as pgmq,
        history.it is not null as has_history,
+       to_regclass('pgflowd.settings') is not null as has_settings,
        history.it is null and exists (
          select from pg_catalog.pg_class as class
            join pg_catalog.pg_namespace as ours on ours.oid = class.relnamespace

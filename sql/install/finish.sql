@@ -1,18 +1,15 @@
--- After everything is applied: puts the notify trigger on the queues of existing flows.
--- A queue of another owner is left as it is; its worker polls (W311).
+-- After everything is applied: gives the queues of existing flows their index and their notify trigger. A
+-- queue of another owner is left as it is; its worker polls (W311).
 do $$
 declare
-  queue text;
+  flow record;
 begin
-  for queue in
-    select distinct known.queue_name
-      from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as known
-     order by 1
-  loop
+  for flow in select known.flow_slug from pgflow.flows as known order by known.flow_slug loop
     begin
-      perform pgflowd.watch_queue(queue);
+      perform pgflow._create_queue(flow.flow_slug);
     exception when insufficient_privilege then
-      raise warning 'queue % belongs to another role: no notify trigger, its worker polls', queue;
+      raise warning 'queue % belongs to another role: no notify trigger, its worker polls',
+                    pgflow._queue_name(flow.flow_slug);
     end;
   end loop;
 end

@@ -1,11 +1,8 @@
 -- Who has no right of its own calls no function that has its owner's rights: PUBLIC loses each, in every
 -- database. A trigger's can be called by nobody. Rights that were given to a role by name stay. Workers of
--- other runtimes had theirs on pgflow from PUBLIC: who may change tasks keeps those by name. A foreign
--- schema pgflow stays as it is.
+-- other runtimes had theirs on pgflow from PUBLIC: who may change tasks keeps those by name.
 do $$
 declare
-  is_own constant boolean :=
-    coalesce(obj_description(to_regnamespace('pgflow'), 'pg_namespace') like 'pgflowd:%', false);
   statement text;
 begin
   for statement in
@@ -14,7 +11,7 @@ begin
         from pg_catalog.pg_proc as proc
         join pg_catalog.pg_namespace as schema on schema.oid = proc.pronamespace
        where proc.prosecdef and proc.prorettype <> 'trigger'::regtype
-         and (schema.nspname = 'pgflowd' or schema.nspname = 'pgflow' and is_own)
+         and schema.nspname in ('pgflow', 'pgflowd')
          and pg_has_role(proc.proowner, 'usage')
          and exists (select from aclexplode(coalesce(proc.proacl, acldefault('f', proc.proowner))) as given
                       where given.grantee = 0)
@@ -43,8 +40,6 @@ $$;
 -- Only objects whose owner this role may act as are changed.
 do $$
 declare
-  is_own constant boolean :=
-    coalesce(obj_description(to_regnamespace('pgflow'), 'pg_namespace') like 'pgflowd:%', false);
   statement text;
 begin
   if to_regrole('pgflow_worker') is null or to_regnamespace('pgflowd') is null then
@@ -91,7 +86,7 @@ begin
     select format('revoke execute on routine %s from public', proc.oid::regprocedure)
       from pg_catalog.pg_proc as proc
       join pg_catalog.pg_namespace as schema on schema.oid = proc.pronamespace
-     where (schema.nspname in ('pgflowd', 'pgmq') or schema.nspname = 'pgflow' and is_own)
+     where schema.nspname in ('pgflow', 'pgflowd', 'pgmq')
        and pg_has_role(proc.proowner, 'usage')
     union all
     select format('grant execute on routine %s to %s', proc.oid::regprocedure, wanted.roles)
@@ -100,12 +95,12 @@ begin
          '^(?!create_flow|add_step|_create_flow|_create_queue|delete_flow|prune_)'),
         ('pgflow', 'pgflow_worker', true, 'v',
          '^(_followed|_forget_waits|_lock_starts|_mark_ended|_mark_failed|_start_wished|_waits|start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
-        ('pgflow', 'pgflow_worker', true, 's', '^(_is_paused|_untrusted_owner)$'),
+        ('pgflow', 'pgflow_worker', true, 's', '^(_is_paused|_run_in_input|_untrusted_owner)$'),
         ('pgflow', 'pgflow_starter', true, 'v', '^(start_flow_with_states|get_run_with_states)$'),
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
         ('pgflow', 'pgflow_viewer', false, 'is', ''),
         ('pgflowd', 'pgflow_worker', true, 'sv',
-         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|give_up_task|remove_schedule|requeue_task|require_schema|reschedule|restart_worker|resume|resume_flow|resume_schedule|retry|schedule_troubles|set_schedule|signal|start|start_child|start_runs|task_claim|task_complete|task_extend|task_fail|task_release|task_wake|tick|prune_expired|undo|_process_due_awaits|_process_due_runs|postpone_due)$'),
+         '^(answer|cancel|current_flow|fire_schedule|follow|get_run|input_schema|pause|pause_flow|pause_schedule|postpone_schedule|give_up_task|remove_schedule|requeue_task|require_schema|reschedule|restart_worker|resume|resume_flow|resume_schedule|retry|schedule_troubles|set_schedule|signal|start|start_child|start_runs|task_claim|task_complete|task_extend|task_fail|task_release|task_wake|tell_core|tick|prune_expired|undo|_process_due_awaits|_process_due_runs|postpone_due)$'),
         ('pgflowd', 'pgflow_starter', true, 'sv', '^(answer|cancel|current_flow|follow|get_run|input_schema|pause|require_schema|reschedule|resume|signal|start|start_runs|undo)$'),
         ('pgflowd', 'pgflow_viewer', true, 'sv', '^(current_flow|follow|get_run|input_schema|require_schema)$'),
         ('pgflow', 'pgflow_operator', true, 'v', '^start_flow_with_states$'),

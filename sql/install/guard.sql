@@ -17,7 +17,7 @@ begin
      and exists (select from pg_catalog.pg_class where relnamespace = to_regnamespace('pgflow'))
   then
     raise exception 'schema pgflow was installed by another program'
-      using errcode = 'PF030', hint = 'pgflowd db migrate works beside it';
+      using errcode = 'PF030', hint = 'pgflowd db migrate --adopt makes it ours';
   end if;
 end
 $$;

@@ -1,6 +1,6 @@
 -- What was applied belongs to a trusted role (session.sql says which). Where the schemas belong to
 -- pgflow_owner, so does what this role has just created in them, and a pgmq that we installed: the
--- same as if roles.sql had been executed afterwards. A foreign schema pgflow keeps its owners.
+-- same as if roles.sql had been executed afterwards.
 do $$
 declare
   before constant jsonb := current_setting('pgflowd.before');
@@ -37,7 +37,7 @@ begin
              when schema.nspname = 'pgmq' then
                coalesce(obj_description(schema.oid, 'pg_namespace')
                         like 'pgmq %, installed as plain SQL by pgflowd', false)
-             when schema.nspname = 'pgflowd' or schema.nspname = 'pgflow' and <core> = 'own' then
+             when schema.nspname in ('pgflow', 'pgflowd') then
                thing.is_applied or not before -> 'present' ? thing.what
                or before -> 'known' ? thing.what
              else false end

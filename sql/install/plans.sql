@@ -7,14 +7,11 @@
 -- A claim joins what it has just read and written, which may be thousands of rows without an index;
 -- only below it joins are off. A status counts to a limit, and a bitmap would read beyond it.
 -- What looks into a long queue for the few messages at work starts no parallel workers.
--- On a foreign core this holds only for functions that call none of the core's: 0.8's
--- start_ready_steps gives tasks each other's messages if a join is executed in another way.
 -- Functions that were not applied again are left as they are, so that the sweep knows them.
 do $$
 declare
-  core constant text := <core>;
   before constant jsonb := current_setting('pgflowd.before')::jsonb -> 'functions';
-  independent constant text[] := '{
+  by_keys constant text[] := '{
     pgflowd.active_runs, pgflowd.add_minute, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.count_runs,
     pgflowd.daemons, pgflowd.delete_run,
@@ -34,8 +31,7 @@ declare
     pgflowd.run_timeline, pgflowd.run_troubles, pgflowd.runs_by_id, pgflowd.schedule_troubles,
     pgflowd.search_runs, pgflowd.served_versions, pgflowd.signal, pgflowd.stalled_tasks, pgflowd.step_strip, pgflowd.sweeper_sleeps, pgflowd.task_wake,
     pgflowd.tell_daemon, pgflowd.undecided_tasks, pgflowd.value_part, pgflowd.wanted_output,
-    pgflowd.writers}';
-  dependent constant text[] := '{
+    pgflowd.writers,
     pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,
     pgflow.complete_task, pgflow.fail_task, pgflow.get_run_with_states, pgflow.maybe_complete_run,
     pgflow.recover_stalled_tasks, pgflow.requeue_stalled_tasks, pgflow.start_flows,
@@ -45,11 +41,6 @@ declare
     pgflowd.fire_schedule, pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry,
     pgflowd.start, pgflowd.start_child, pgflowd.start_runs, pgflowd.sweep, pgflowd.sweep_attempts, pgflowd.sweep_dead, pgflowd.task_claim,
     pgflowd.tick, pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
-  in_dependent constant text[] := '{
-    pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,
-    pgflowd._handle_unstarted,
-    pgflowd._requeue_released, pgflowd._requeue_stalled, pgflowd._restore_tasks,
-    pgflowd._stalled_in_a_row, pgflowd._suspend, pgflowd._with_standings}';
   together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted}';
   by_key constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
     ' set enable_seqscan = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
@@ -61,11 +52,10 @@ begin
     select function.oid::regprocedure as signature, schema.nspname || '.' || function.proname as name
       from pg_catalog.pg_proc as function
       join pg_catalog.pg_namespace as schema on schema.oid = function.pronamespace
-     where (schema.nspname = 'pgflowd' or (schema.nspname = 'pgflow' and core = 'own'))
+     where schema.nspname in ('pgflow', 'pgflowd')
        and before ->> function.oid::regprocedure::text is distinct from function.ctid::text
   loop
-    if one.name = any (independent)
-       or one.name = any (case core when 'own' then dependent else in_dependent end) then
+    if one.name = any (by_keys) then
       execute format('alter function %s %s %s %s', one.signature, by_key,
                      case when one.name <> all (together) then in_turn end,
                      case when one.name = 'pgflow._started_tasks' then alone end);
@@ -75,8 +65,6 @@ begin
                      one.signature, by_key, alone);
     elsif one.name = 'pgflow._start_tasks' then
       execute format('alter function %s set jit = off %s', one.signature, in_turn);
-    elsif one.name = any (dependent) then
-      execute format('alter function %s set jit = off', one.signature);
     end if;
   end loop;
 end

@@ -1,8 +1,7 @@
 -- Records what was applied and the catalog as it is now, so that doctor schema finds what changed
--- since. Objects that others added are left out. Of a foreign schema pgflow everything is
--- recorded, since a change of that core must be noticed.
-insert into pgflowd.schema_history (version, name, checksum, core, release)
-select step.version, step.name, step.checksum, <core>, <release>
+-- since. Objects that others added are left out.
+insert into pgflowd.schema_history (version, name, checksum, release)
+select step.version, step.name, step.checksum, <release>
   from jsonb_to_recordset(<steps>) as step (version int, name text, checksum text);
 
 update pgflowd.schema_history set objects = null where objects is not null;
@@ -13,14 +12,13 @@ with before as materialized (
   select it -> 'present' as present, it -> 'known' as known
     from (select current_setting('pgflowd.before')::jsonb) as setting (it)
 )
-insert into pgflowd.schema_history (version, name, checksum, core, release, objects)
-select <version>, 'functions', <checksum>, <core>, <release>,
+insert into pgflowd.schema_history (version, name, checksum, release, objects)
+select <version>, 'functions', <checksum>, <release>,
        jsonb_object_agg(catalog.object, catalog.fingerprint)
   from (<fingerprint>) as catalog cross join before
  where not before.present ? catalog.object
     or before.known ? catalog.object
     or catalog.object in ('schema pgflow', 'schema pgflowd')
-    or <core> <> 'own' and catalog.object ~ '^\w+ pgflow\.'
 on conflict (version, name, checksum) do update
-   set core = excluded.core, release = excluded.release, objects = excluded.objects,
+   set release = excluded.release, objects = excluded.objects,
        applied_at = excluded.applied_at, applied_by = excluded.applied_by, server = excluded.server;

@@ -1,6 +1,5 @@
 -- Drops the functions that an earlier pgflowd installed and this one no longer has: they are
--- recorded as ours and were not applied again. What others added to our schemas stays, and so
--- does everything of a foreign schema pgflow.
+-- recorded as ours and were not applied again. What others added to our schemas stays.
 do $$
 declare
   before jsonb := current_setting('pgflowd.before');
@@ -9,8 +8,7 @@ begin
   for stale in
     select proc.oid::regprocedure::text
       from pg_catalog.pg_proc as proc
-     where (proc.pronamespace = to_regnamespace('pgflowd')
-            or proc.pronamespace = to_regnamespace('pgflow') and <core> = 'own')
+     where proc.pronamespace in (to_regnamespace('pgflow'), to_regnamespace('pgflowd'))
        and before -> 'functions' ->> proc.oid::regprocedure::text = proc.ctid::text
        and before -> 'known' ? ('function ' || proc.oid::regprocedure)
   loop

@@ -18,3 +18,6 @@ on conflict on constraint settings_pkey do update
 insert into pgflowd.settings (name, value, changed_by)
 values ('output_secret', to_jsonb(gen_random_uuid()::text || gen_random_uuid()), current_user)
 on conflict on constraint settings_pkey do nothing;
+
+-- Functions that another program had replaced are ours again (tell_core).
+delete from pgflowd.settings where name = 'replaced_functions';

@@ -25,7 +25,7 @@ select pgflow.create_flow(one.flow), pgflow.add_step(one.flow, one.step)
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """The flows of the chaos, one run, and the users of the attacker."""
-    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found = LeaseDatabase(pgflow_db.dsn, "all")
     chaos_rights.prepare(found.conn)
     found.rows(FLOWS)
     found.start("chain")

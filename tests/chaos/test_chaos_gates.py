@@ -29,7 +29,7 @@ def visit(db: LeaseDatabase, index: int, began: float, ended: float) -> None:
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """Three visits of a host, two at once at most, and one who has what it needs."""
-    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found = LeaseDatabase(pgflow_db.dsn, "all")
     found.do(ORACLE)
     for index, (began, ended) in enumerate([(10, 20), (12, 18), (19, 30)]):
         visit(found, index, began, ended)

@@ -26,7 +26,7 @@ values (%s, %s, 'alone', 0, %s, 'd0', %s)
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """Two runs of a key that have ended one after the other, as they should, and their ledger."""
-    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found = LeaseDatabase(pgflow_db.dsn, "all")
     found.do(ORACLE)
     found.do("create table chaos_retried (run_id uuid)")
     found.do("create table chaos_verbs (run_id uuid, verb text)")

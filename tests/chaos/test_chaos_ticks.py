@@ -32,7 +32,7 @@ def tick(db: LeaseDatabase, second: int, told: int | None = None) -> None:
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """Three ticks, each with its run."""
-    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found = LeaseDatabase(pgflow_db.dsn, "all")
     found.do(ORACLE)
     found.flow()
     for second in range(3):

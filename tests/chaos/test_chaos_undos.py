@@ -34,7 +34,7 @@ def note(world: UndoWorld, event: str, run: Any, step: str, at: float) -> None:
 @pytest.fixture
 def world(pgflow_db: ScratchDatabase) -> Iterator[UndoWorld]:
     """A saga that was undone, as its handlers have written down."""
-    db = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    db = LeaseDatabase(pgflow_db.dsn, "all")
     found = UndoWorld(db, steps_of("books", "charges:books", "breaks!:charges"), flow="saga")
     run = found.failed_run("breaks")
     found.finish()

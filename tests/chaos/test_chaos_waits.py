@@ -22,7 +22,7 @@ SIGNAL = {"kind": "signal", "name": "go", "checkpoint": "signal go 1"}
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """A run of `waiting`, with a task of each of its steps, and an empty ledger."""
-    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found = LeaseDatabase(pgflow_db.dsn, "all")
     found.do(TABLES)
     found.do(ORACLE)
     found.do("select pgflow.create_flow('waiting')")

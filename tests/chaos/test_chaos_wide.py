@@ -48,7 +48,7 @@ def known(pgflow_db: ScratchDatabase) -> Iterator[Any]:
 @pytest.fixture
 def db(pgflow_db: ScratchDatabase, known: Any) -> Iterator[LeaseDatabase]:
     """Wide runs that have ended, after each message was taken away, and their ledger."""
-    db = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    db = LeaseDatabase(pgflow_db.dsn, "all")
     db.do(TABLES)
     db.do(ORACLE)
     db.do("select pgflow.create_flow('wide')")

@@ -68,13 +68,32 @@ def test_json_is_the_same_for_programs(db):
         "schema_version": 1,
         "before": None,
         "after": NEWEST,
-        "core": "own",
         "migrations": MIGRATIONS,
+        "adopted": None,
+        "replaced": [],
         "dry_run": False,
         "is_repeated": False,
     }
     assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)
-    assert (status["core"], status["problem"]) == ("own", None)
+    assert (status["core"], status["problem"]) == ("pgflowd's", None)
+
+
+def test_functions_of_another_program_are_named_and_adopted_when_asked(db, empty_database):
+    db("migrate")
+    empty_database.connect().execute("drop function pgflow.set_vt_batch")
+
+    status, refused = db("status"), db("migrate")
+    tried, adopted = (db("migrate", "--adopt", *more) for more in (["--dry-run"], []))
+
+    assert (status.code, refused.code) == (1, 78)
+    assert "core      replaced by another program; before you adopt it, `pg_dump`" in status.out
+    assert "E307" in refused.err
+    assert "function pgflow.set_vt_batch(" in refused.err
+    assert refused.err.strip().endswith("run `pgflowd db migrate --adopt`")
+    assert tried.out.startswith("function pgflow.set_vt_batch(")
+    assert "would be replaced" in tried.out
+    assert "is replaced" in adopted.out
+    assert (db("status").code, db("migrate").code) == (0, 0)
 
 
 def test_json_prints_the_problem_inside_the_status(db):

@@ -20,7 +20,7 @@ from pgflowd.testing.until import until
 @pytest.fixture
 def world(database) -> Iterator[UndoWorld]:
     """A step, a map over it, and one more, of which the map and the first have an undo."""
-    db = LeaseDatabase(database.dsn, "own", "all")
+    db = LeaseDatabase(database.dsn, "all")
     yield UndoWorld(db, steps_of("a", "m*:a", "c!:m"))
     db.close()
 

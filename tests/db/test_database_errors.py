@@ -57,7 +57,6 @@ OUR_STATES = [
     ("PF032", DatabaseError, "E302"),
     ("PF033", DatabaseError, "E309"),
     ("PF034", AccessDenied, "E305"),
-    ("PF035", DatabaseError, "E317"),
 ]
 
 

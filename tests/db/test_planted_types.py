@@ -48,6 +48,7 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
     "pgflow._lock_starts": lambda db: ("_lock_starts(%s)", (db.flow(),)),
     "pgflow._mark_ended": lambda db: ("_mark_ended(%s)", ([planned(db)],)),
     "pgflow._mark_failed": lambda db: ("_mark_failed(%s)", (run_of(db),)),
+    "pgflow._run_in_input": lambda db: ("_run_in_input()", ()),
     "pgflow._untrusted_owner": lambda db: ("_untrusted_owner('pgflow')", ()),
     "pgflow._waits": lambda db: ("_waits(%s, 1)", (db.flow(),)),
     "pgflow.get_run_with_states": lambda db: ("get_run_with_states(%s)", (run_of(db),)),
@@ -84,6 +85,7 @@ OTHERS: dict[str, Callable[[LeaseDatabase], tuple[str, tuple[Any, ...]]]] = {
         "start_runs(%s, array['{}']::jsonb[], array[gen_random_uuid()])",
         (db.flow(),),
     ),
+    "pgflowd.tell_core": lambda db: ("tell_core('{}')", ()),
     "pgflowd.tick": lambda db: (
         "tick(%s, (select due_at from pgflowd.schedules where name = %s), now(), array[now()])",
         (name := scheduled(db), name),
@@ -153,7 +155,7 @@ def _with_users(dsn: str) -> Iterator[LeaseDatabase]:
                 conn.execute(f"create role {MINE}_{role} login in role pgflow_{role}".encode())
             conn.execute(f"create role {MINE}_passer login".encode())
         conn.execute(PASSER.encode())
-    database = LeaseDatabase(dsn, "own", "all")
+    database = LeaseDatabase(dsn, "all")
     yield database
     database.close()
     with psycopg.connect(dsn, autocommit=True) as conn:

@@ -1,135 +1,265 @@
-"""A schema pgflow of another installer is recognised, left unchanged, and used."""
+"""Schema pgflow of pgflow's own migrations is adopted; what was changed in it is refused."""
 
 from __future__ import annotations
 
+import sys
+from uuid import uuid4
+
+import psycopg
 import pytest
 from support.covers import covers
 from support.schema import Connection, catalog
 
 from pgflowd.db import schema
+from pgflowd.db.schema.files import editions
 from pgflowd.errors import DatabaseError
+from pgflowd.testing.scratch import ScratchDatabase
 
-LATER = {
-    "0.14": "alter table pgflow.step_tasks add requeued_count int not null default 0",
-    "0.15": "alter table pgflow.step_tasks drop constraint valid_status, add constraint"
-    " valid_status check (status in ('queued', 'started', 'completed', 'failed', 'cancelled'))",
-    "0.17": "alter table pgflow.steps add queue_name text",
-    "elixir": "alter type pgflow.step_task_record add attribute attempts_count int",
-}
+EDITION = "pgflow 0.8.1"
+WORKER = uuid4()
+migration = sys.modules["pgflowd.db.schema.migrate"]
 
 
-def test_upstreams_schema_is_left_as_it_was(upstream: Connection) -> None:
-    upstream.execute("select pgflow.create_flow('theirs'), pgflow.add_step('theirs', 'one')")
-    before, details = catalog(upstream), _details(upstream)
-
-    done = schema.migrate(upstream)
-    schema.migrate(upstream)
-
-    assert done.core == "0.8"
-    after = catalog(upstream)
-    assert {name: after.get(name) for name in before} == before
-    assert [name for name in after if " pgflow." in name and name not in before] == []
-    assert _details(upstream) == details
+def of_pgflow(found: dict[str, str]) -> dict[str, str]:
+    return {name: each for name, each in found.items() if " pgflow." in name}
 
 
-def test_beside_upstreams_schema_only_pgflowd_is_added(upstream: Connection) -> None:
-    schema.migrate(upstream)
+def test_the_fingerprints_are_those_of_the_package_of_npm(upstream: Connection) -> None:
+    found = {name: each[:8] for name, each in of_pgflow(catalog(upstream)).items()}
 
-    state = schema.require(upstream)
-    assert (state.core, state.record.core) == ("0.8", "0.8")
-    assert schema.verify(upstream) == []
-    assert upstream.execute("select to_regprocedure('pgflow.flow_exists(text)')").fetchone() == (
-        None,
-    )
+    assert editions() == {EDITION: found}
 
 
-def test_flows_that_were_there_before_us_notify_us(upstream: Connection) -> None:
-    upstream.execute("select pgflow.create_flow('theirs')")
-
-    schema.migrate(upstream)
-
-    query = "select tgname from pg_trigger where tgrelid = 'pgmq.q_theirs'::regclass"
-    assert upstream.execute(query).fetchall() == [("pgflowd_notify",)]
-
-
-def test_a_queue_of_another_owner_is_left_and_reported(upstream: Connection) -> None:
-    said: list[str | None] = []
-    upstream.add_notice_handler(lambda notice: said.append(notice.message_primary))
-    upstream.execute("select pgflow.create_flow('theirs')")
-    with upstream.transaction():
-        upstream.execute(schema.roles_sql().encode())
-        upstream.execute("grant references on all tables in schema pgflow to pgflow_owner")
-
-    upstream.execute("set role pgflow_owner")
-    schema.migrate(upstream)
-
-    assert "queue theirs belongs to another role: no notify trigger, its worker polls" in said
-
-
-def test_a_worker_works_there_under_its_role(upstream: Connection) -> None:
-    schema.migrate(upstream)
-    with upstream.transaction():
-        upstream.execute(schema.roles_sql().encode())
-    upstream.execute("set role pgflow_owner")
-    upstream.execute("select pgflow.create_flow('theirs'), pgflow.add_step('theirs', 'one')")
-    upstream.execute("select pgflow.start_flow('theirs', '{}')")
-    upstream.execute("select pgflowd.watch_queue('theirs')")
-
-    upstream.execute("set role pgflow_worker")
-    upstream.execute(
-        "insert into pgflow.workers (queue_name, worker_id, function_name)"
-        " values ('theirs', '00000000-0000-0000-0000-000000000001', 'test')"
-    )
-    upstream.execute(
-        "select pgflowd.complete(run_id, step_slug, task_index, token, '1') from"
-        " pgflowd.claim('theirs', '00000000-0000-0000-0000-000000000001', 1)"
-    )
-
-    upstream.execute("set role pgflow_viewer")
-    assert upstream.execute("select status from pgflow.runs").fetchall() == [("completed",)]
-
-
-@pytest.mark.parametrize("core", LATER)
-def test_a_later_release_is_recognised_by_its_new_objects(upstream: Connection, core: str) -> None:
-    upstream.execute(LATER[core].encode())
-
-    assert schema.status(upstream).state.core == core
-
-
-def test_a_replaced_core_is_reported_until_the_next_migrate(
+def test_without_the_option_it_says_what_it_would_replace_and_does_nothing(
     upstream: Connection,
 ) -> None:
-    schema.migrate(upstream)
-    upstream.execute(LATER["0.14"].encode())
+    before = catalog(upstream)
 
-    with pytest.raises(
-        DatabaseError, match=r"E307 schema pgflow was release 0\.8 and is now 0\.14"
-    ):
-        schema.require(upstream)
+    for use in (schema.migrate, schema.require):
+        with pytest.raises(DatabaseError, match=r"E307 .*; run `pgflowd db migrate --adopt`"):
+            use(upstream)
+    with pytest.raises(DatabaseError, match=r"function pgflow\.add_step.*and \d+ more"):
+        schema.migrate(upstream)
 
-    schema.migrate(upstream)
-    assert schema.require(upstream).core == "0.14"
+    assert catalog(upstream) == before
+    found = schema.status(upstream)
+    assert (found.core.edition, found.problem and found.problem.code) == (EDITION, "E307")
 
 
-def test_a_function_of_theirs_that_changed_underneath_is_named(upstream: Connection) -> None:
-    schema.migrate(upstream)
-    upstream.execute("alter function pgflow.start_ready_steps strict")
+def test_an_adopted_database_is_like_a_new_one(
+    upstream: Connection, conn: Connection, database: ScratchDatabase
+) -> None:
+    done = schema.migrate(upstream, adopt=True)
 
-    (problem,) = schema.verify(upstream)
+    assert done.adopted == EDITION
+    assert "function pgflow.complete_task(uuid,text,integer,jsonb)" in done.replaced
+    assert catalog(upstream) == catalog(conn)
+    assert schema.verify(upstream) == []
+    assert schema.require(upstream).version == done.after
+    assert schema.status(upstream).core.edition == "pgflowd's"
+    assert schema.migrate(upstream).is_repeated
 
-    assert problem.code == "E307"
-    assert "pgflow.start_ready_steps(uuid) differs" in problem.text
+
+def test_flows_runs_queues_and_workers_stay_and_open_runs_go_on(upstream: Connection) -> None:
+    upstream.execute("""
+        select pgflow.create_flow('sums'), pgflow.add_step('sums', 'numbers'),
+               pgflow.add_step('sums', 'square', array['numbers'], step_type => 'map'),
+               pgflow.add_step('sums', 'sum', array['square', 'numbers']);
+    """)
+    upstream.execute("insert into pgflow.workers values (%s, 'sums', 'theirs')", (WORKER,))
+    started = [
+        upstream.execute("select run_id from pgflow.start_flow('sums', '{}')").fetchone()[0]
+        for _ in range(5)
+    ]
+    outputs = {"numbers": "[1, 2]", "square": "4", "sum": '"done"'}
+    # one run after the other is a step further
+    for steps in range(1, 5):
+        for run_id in started[steps:]:
+            work(upstream, run_id, outputs)
+    tables = ("flows", "steps", "deps", "workers", "runs", "step_tasks")
+    before = {name: rows(upstream, name) for name in tables}
+
+    schema.migrate(upstream, adopt=True)
+
+    for name, kept in before.items():
+        assert [{key: row[key] for key in kept[0]} for row in rows(upstream, name)] == kept
+    for run_id in started:
+        while work(upstream, run_id, outputs):
+            pass
+    query = "select status, output from pgflow.runs"
+    assert upstream.execute(query).fetchall() == [("completed", {"sum": "done"})] * 5
+    assert upstream.execute("select * from pgflowd.violations()").fetchall() == []
+    trigger = "select tgname from pg_trigger where tgrelid = 'pgmq.q_sums'::regclass"
+    assert upstream.execute(trigger).fetchall() == [("pgflowd_notify",)]
+    index = "select to_regclass('pgmq.q_sums_read_idx') is not null"
+    assert upstream.execute(index).fetchone() == (True,)
+
+
+def work(conn: Connection, run_id: object, outputs: dict[str, str]) -> int:
+    """Do what a worker of upstream does about a run now; return how many tasks there were."""
+    (due,) = conn.execute(
+        "select array_agg(message_id) from pgflow.step_tasks"
+        " where run_id = %s and status = 'queued'",
+        (run_id,),
+    ).fetchone()
+    claimed = conn.execute(
+        "select run_id, step_slug, task_index, input from pgflow.start_tasks('sums', %s, %s)",
+        (due or [], WORKER),
+    ).fetchall()
+    for run, step, index, given in claimed:
+        if step == "square":
+            assert given == [1, 2][index]
+        if step == "sum":
+            assert given == {"run": {}, "square": [4, 4], "numbers": [1, 2]}
+        conn.execute(
+            "select pgflow.complete_task(%s, %s, %s, %s::jsonb)", (run, step, index, outputs[step])
+        )
+    return len(claimed)
+
+
+def rows(conn: Connection, table: str) -> list[dict[str, object]]:
+    query = f"select to_jsonb(one) from pgflow.{table} as one order by to_jsonb(one)::text"
+    return [row for (row,) in conn.execute(query.encode())]
+
+
+def test_who_might_call_their_functions_may_call_ours(upstream: Connection) -> None:
+    role = f"h_{uuid4().hex[:8]}"
+    upstream.execute(f"create role {role}".encode())
+    try:
+        upstream.execute(f"grant usage on schema pgflow to {role}".encode())
+        upstream.execute(f"grant execute on function pgflow.start_flow to {role}".encode())
+        upstream.execute("revoke execute on function pgflow.start_flow from public")
+        schema.migrate(upstream, adopt=True)
+        asked = upstream.execute(
+            "select has_schema_privilege(%s, 'pgflow', 'usage'), has_function_privilege("
+            "%s, 'pgflow.start_flow(text, jsonb, uuid)', 'execute')",
+            (role, role),
+        )
+        assert asked.fetchone() == (True, True)
+    finally:
+        upstream.execute(f"drop owned by {role}; drop role {role}".encode())
+
+
+def test_after_any_statement_that_fails_their_worker_is_still_served(
+    upstream: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file of the adoption, and each statement of what changes their tables, is the last."""
+    upstream.execute("select pgflow.create_flow('sums'), pgflow.add_step('sums', 'numbers')")
+    upstream.execute("insert into pgflow.workers values (%s, 'sums', 'theirs')", (WORKER,))
+    apply, left = migration._apply, [0]
+
+    def interrupted(conn: Connection, file: migration.SqlFile) -> None:
+        parts = file.text.split(";\n") if file.path.startswith("adopt/") else [file.text]
+        for part in parts:
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            apply(conn, migration.SqlFile(file.path, part))
+
+    monkeypatch.setattr(migration, "_apply", interrupted)
+    before, tries, is_done = catalog(upstream), 0, False
+    while not is_done:
+        left[0] = tries * (1 if tries < 45 else 20)
+        try:
+            schema.migrate(upstream, adopt=True)
+            is_done = True
+        except KeyboardInterrupt:
+            assert catalog(upstream) == before
+            upstream.execute("select pgflow.start_flow('sums', '{}')")
+            (run,) = upstream.execute(
+                "select run_id from pgflow.runs where status = 'started'"
+            ).fetchone()
+            assert work(upstream, run, {"numbers": "1"}) == 1
+        tries += 1
+
+    assert tries > 45
+    query = "select distinct status from pgflow.runs"
+    assert upstream.execute(query).fetchall() == [("completed",)]
+
+
+CHANGES = [
+    ("alter function pgflow.start_ready_steps strict", "function pgflow.start_ready_steps("),
+    ("alter table pgflow.runs add mine int", "column pgflow.runs.mine"),
+    ("alter table pgflow.steps alter step_index set default 7", "column pgflow.steps.step_index"),
+    ("create index mine on pgflow.runs (output)", "index pgflow.mine"),
+    ("drop function pgflow.set_vt_batch", "function pgflow.set_vt_batch("),
+]
 
 
 @covers("E307")
-def test_an_unknown_schema_is_refused_with_what_it_lacks(empty: Connection) -> None:
+@pytest.mark.parametrize(("change", "name"), CHANGES)
+def test_what_was_changed_by_hand_is_named_and_nothing_is_adopted(
+    upstream: Connection, change: str, name: str
+) -> None:
+    upstream.execute(change.encode())
+    before = catalog(upstream)
+
+    with pytest.raises(DatabaseError, match="E307 schema pgflow was changed by hand") as caught:
+        schema.migrate(upstream, adopt=True)
+
+    assert f"changed by hand: {name}" in str(caught.value)
+    assert f" differ from those of {EDITION}" in str(caught.value)
+    assert catalog(upstream) == before
+
+
+def test_an_unknown_schema_is_refused(empty: Connection) -> None:
     empty.execute("create schema pgflow create table flows (mine int)")
 
-    with pytest.raises(DatabaseError, match=r"E307 .*it has no .*pgflow\.start_flow") as caught:
-        schema.migrate(empty)
+    with pytest.raises(DatabaseError, match=r"E307 .*column pgflow\.flows\.mine"):
+        schema.migrate(empty, adopt=True)
 
-    assert "pgflow.flows" not in str(caught.value)
     assert empty.execute("select to_regnamespace('pgflowd')").fetchone() == (None,)
+
+
+REPLACED = [
+    "create or replace function pgflow.maybe_complete_run(run_id uuid) returns void"
+    " language sql as ''",
+    "create function pgflow.start_flow(flow_slug text, input text) returns void language sql as ''",
+]
+
+
+@pytest.mark.parametrize("later", REPLACED)
+def test_functions_that_a_later_migration_of_theirs_replaced_are_adopted_as_well(
+    conn: Connection, later: str
+) -> None:
+    before = catalog(conn)
+    conn.execute(later.encode())
+
+    found = schema.status(conn)
+    assert found.problem and found.problem.code == "E307"
+    assert schema.replaced_functions(conn) == list(found.core.to_replace) != []
+    with pytest.raises(DatabaseError, match=r"E307 .*db migrate --adopt"):
+        schema.migrate(conn)
+    done = schema.migrate(conn, adopt=True)
+
+    assert done.replaced == list(found.core.to_replace)
+    assert catalog(conn) == before
+    assert (schema.status(conn).problem, schema.verify(conn)) == (None, [])
+
+
+def test_while_functions_are_not_ours_nobody_claims_and_no_worker_starts(conn: Connection) -> None:
+    conn.execute("select pgflow.create_flow('f'), pgflow.add_step('f', 'one')")
+    conn.execute("insert into pgflow.workers values (%s, 'f', 'test')", (WORKER,))
+    conn.execute("select pgflowd.tell_core('{function pgflow.maybe_complete_run(uuid)}')")
+
+    with pytest.raises(psycopg.Error, match="are not this pgflowd's: function") as caught:
+        conn.execute("select pgflowd.claim('f', %s, 1)", (WORKER,))
+    assert caught.value.sqlstate == "PF030"
+    with pytest.raises(DatabaseError, match="E307"):
+        schema.require(conn)
+
+    conn.execute("select pgflowd.tell_core('{}')")
+    conn.execute("select pgflowd.claim('f', %s, 1)", (WORKER,))
+
+
+def test_tables_that_were_changed_since_keep_replaced_functions_from_adoption(
+    conn: Connection,
+) -> None:
+    conn.execute(REPLACED[0].encode())
+    conn.execute("alter table pgflow.runs alter input drop not null")
+
+    with pytest.raises(DatabaseError, match=r"E307 .* by hand: column pgflow\.runs\.input"):
+        schema.migrate(conn, adopt=True)
 
 
 def test_our_schema_without_its_mark_is_not_taken_for_upstreams(conn: Connection) -> None:
@@ -143,7 +273,7 @@ def test_our_schema_without_its_mark_is_not_taken_for_upstreams(conn: Connection
 def test_an_empty_schema_pgflow_is_filled(empty: Connection) -> None:
     empty.execute("create schema pgflow")
 
-    assert schema.migrate(empty).core == "own"
+    assert schema.migrate(empty).adopted is None
 
 
 def test_the_printed_script_refuses_to_touch_upstreams_schema(upstream: Connection) -> None:
@@ -153,20 +283,3 @@ def test_the_printed_script_refuses_to_touch_upstreams_schema(upstream: Connecti
         upstream.execute(schema.sql().encode())
 
     assert catalog(upstream) == before
-
-
-def _details(conn: Connection) -> list[object]:
-    """Owners, grants, comments and the order of columns are not part of the fingerprints."""
-    return [
-        conn.execute(query).fetchall()
-        for query in (
-            "select nspowner, nspacl, obj_description(oid) from pg_namespace"
-            " where nspname = 'pgflow'",
-            "select oid, proname, proowner, proacl, xmin from pg_proc"
-            " where pronamespace = 'pgflow'::regnamespace order by oid",
-            "select oid, relname, relowner, relacl, relfilenode from pg_class"
-            " where relnamespace = 'pgflow'::regnamespace order by oid",
-            "select attrelid, attname, attnum, attacl from pg_attribute join pg_class on"
-            " attrelid = pg_class.oid where relnamespace = 'pgflow'::regnamespace order by 1, 3",
-        )
-    ]

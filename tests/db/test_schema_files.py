@@ -1,37 +1,18 @@
-"""Tests of the SQL files: which suit which core, their order, and what none may hold."""
+"""Tests of the SQL files: their order, and what none may hold."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
 from support.schema import Connection
 
-from pgflowd.db.schema.files import OWN, migrations, schema_files
+from pgflowd.db.schema.files import migrations, schema_files
 from pgflowd.resources import schema_version, shipped
-
-FOREIGN = ("0.8", "0.14", "0.15", "0.17", "elixir")
-
-
-def test_our_own_core_gets_everything_but_what_adapts_others() -> None:
-    paths = {file.path for file in schema_files(OWN)}
-
-    assert not any("/foreign/" in path for path in paths)
-    assert any("/own/" in path for path in paths)
-    assert "schema/pgflow/functions/start_flow.sql" in paths
-
-
-@pytest.mark.parametrize("core", FOREIGN)
-def test_a_core_of_others_gets_nothing_of_schema_pgflow(core: str) -> None:
-    paths = [file.path for file in schema_files(core)]
-
-    assert not any(path.startswith("schema/pgflow/") or "/own/" in path for path in paths)
-    assert any("/foreign/any/" in path for path in paths)
 
 
 def test_tables_come_after_the_tables_they_refer_to() -> None:
     seen: set[str] = set()
-    for file in schema_files(OWN):
+    for file in schema_files():
         if file.is_table:
             _, schema, _, name = file.path.removesuffix(".sql").split("/")
             seen.add(f"{schema}.{name}")

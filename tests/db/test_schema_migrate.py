@@ -31,7 +31,7 @@ RELEASED = sorted(Path(__file__).with_name("released").glob("*.sql.xz"))
 def test_a_fresh_database_gets_everything_and_can_run_a_flow(empty: Connection) -> None:
     done = schema.migrate(empty)
 
-    assert (done.before, done.after, done.core) == (None, schema_version(), "own")
+    assert (done.before, done.after, done.adopted) == (None, schema_version(), None)
     assert schema.status(empty).problem is None
     empty.execute("select pgflow.create_flow('first'), pgflow.add_step('first', 'one')")
     (status,) = empty.execute("select status from pgflow.start_flow('first', '{}')").fetchone()
@@ -159,7 +159,7 @@ def test_migrating_adds_what_a_claimed_task_lacks(conn: Connection) -> None:
 def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: Connection) -> None:
     before = catalog(conn)
     conn.execute(
-        "drop function pgflowd._task_queue cascade;"  # older ones depend on no column
+        "drop view pgflowd.task_status cascade;"  # older ones depend on no column
         "drop function pgflowd.report; drop type pgflowd.answer, pgflowd.element cascade;"
         "create type pgflowd.answer as (ord int); create type pgflowd.element as (ord int);"
         "create function pgflowd._report_singly(reports jsonb, outputs text[], until timestamptz)"
@@ -223,8 +223,8 @@ def test_an_older_database_is_reported_and_migrated(empty: Connection) -> None:
 @covers("E303")
 def test_a_newer_database_is_refused_and_left_alone(conn: Connection) -> None:
     conn.execute(
-        "insert into pgflowd.schema_history (version, name, checksum, core, release)"
-        " values (99, 'pgflow_future', 'x', 'own', '9.9')"
+        "insert into pgflowd.schema_history (version, name, checksum, release)"
+        " values (99, 'pgflow_future', 'x', '9.9')"
     )
 
     for use in (schema.require, schema.migrate):
@@ -383,11 +383,11 @@ def test_a_role_without_rights_cannot_make_it_wait(
 def test_functions_we_no_longer_have_are_dropped_and_those_of_others_stay(
     conn: Connection,
 ) -> None:
-    for name in ("pgflow.old_one", "pgflowd.older_one", "pgflow.strangers_one"):
+    for name in ("pgflowd.older_one", "pgflow.strangers_one"):
         conn.execute(f"create function {name}(int) returns int language sql as 'select 1'")
     conn.execute(
         "update pgflowd.schema_history set objects = objects || jsonb_build_object("
-        "'function pgflow.old_one(integer)', '', 'function pgflowd.older_one(integer)', '')"
+        "'function pgflowd.older_one(integer)', '')"
         " where objects is not null"
     )
 

@@ -436,7 +436,7 @@ def test_running_the_script_again_changes_nothing(as_role: As, conn: Connection)
 def test_a_new_function_of_a_migrate_is_closed_to_the_public(as_role: As, conn: Connection) -> None:
     conn.execute("drop function pgflow.get_run_with_states(uuid)")
 
-    schema.migrate(as_role("pgflow_owner"))
+    schema.migrate(as_role("pgflow_owner"), adopt=True)
 
     as_role("pgflow_starter").execute("select pgflow.get_run_with_states(gen_random_uuid())")
     assert _open_to_the_public(conn) == []

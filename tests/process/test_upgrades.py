@@ -9,8 +9,8 @@ from support.covers import covers
 from support.daemon import is_completed_soon, start_run
 
 NEWER = """
-insert into pgflowd.schema_history (version, name, checksum, core, release)
-values (99, 'pgflow_future', 'x', 'own', '9.9')
+insert into pgflowd.schema_history (version, name, checksum, release)
+values (99, 'pgflow_future', 'x', '9.9')
 """
 
 

@@ -15,6 +15,7 @@ DEFINERS = {
     "pgflow._lock_starts": "w",
     "pgflow._mark_ended": "w",
     "pgflow._mark_failed": "w",
+    "pgflow._run_in_input": "w",
     "pgflow._start_wished": "w",
     "pgflow._untrusted_owner": "w",
     "pgflow._waits": "w",
@@ -41,6 +42,7 @@ DEFINERS = {
     "pgflowd.start_child": "w",
     "pgflowd.start_runs": "wso",
     "pgflowd.task_claim": "wo",
+    "pgflowd.tell_core": "w",
     "pgflowd.tick": "w",
     **{f"pgflowd.{verb.function}": _WITH[verb.role] for verb in VERBS if verb.role in _WITH},
     "pgflowd.delete_run": "o",  # workers delete none

@@ -1,7 +1,7 @@
 """
-The verbs of the tests of leases: a database with a core, and short verbs for it.
+The verbs of the tests of leases: a database, and short verbs for it.
 
-A `LeaseDatabase` knows its core and its history setting. Most tests have two sessions that meet,
+A `LeaseDatabase` knows its history setting. Most tests have two sessions that meet,
 so its verbs take a connection. `meanwhile` calls a function in another thread and waits until the
 server reports that this session waits for a lock: no test sleeps.
 """
@@ -39,11 +39,10 @@ class Meanwhile:
 
 
 class LeaseDatabase(Database):
-    """A database with schemas pgflow and pgflowd, this core and this setting of the history."""
+    """A database with schemas pgflow and pgflowd, and this setting of the history."""
 
-    def __init__(self, dsn: str, core: str, history: str) -> None:
+    def __init__(self, dsn: str, history: str) -> None:
         self.dsn = dsn
-        self.core = core
         self.history = history
         self._connections: list[Connection] = []
         self._pool = ThreadPoolExecutor(4)
@@ -234,9 +233,8 @@ class LeaseDatabase(Database):
         return other
 
     def clean(self) -> None:
-        """The invariants of all tables hold. Upstream's 0.8 keeps no outputs of steps (I4)."""
-        of_core = {name: query for name, query in OF_ALL.items() if name[:2] != "I4"}
-        assert broken_of(self.conn, of_core if self.core == "0.8" else OF_ALL) == []
+        """The invariants of all tables hold."""
+        assert broken_of(self.conn, OF_ALL) == []
 
 
 def element(task: Row, outcome: str = "completed", **more: Any) -> dict[str, Any]:

@@ -47,19 +47,18 @@ def calls(texts: Iterable[str]) -> set[str]:
 
 
 class SqlFile(NamedTuple):
-    """A file of a function or a view: its names, the cores it suits, and what it calls."""
+    """A file of a function or a view: its names, and what it calls."""
 
     path: str
     schema: str
     name: str
-    cores: set[str]
     is_function: bool
     calls: set[str]
     header: str
 
     def called_by(self, caller: SqlFile) -> bool:
         is_other = (caller.schema, caller.name) != (self.schema, self.name)
-        return is_other and bool(self.cores & caller.cores) and self.full_name in caller.calls
+        return is_other and self.full_name in caller.calls
 
     @property
     def full_name(self) -> str:
@@ -77,14 +76,13 @@ class SqlFile(NamedTuple):
 
 
 def read(path: Path) -> SqlFile:
-    schema, room, *_ = path.relative_to(SQL / "schema").parts
+    schema, *_ = path.relative_to(SQL / "schema").parts
     text = path.read_text()
     comments = (line.removeprefix("-- ") for line in text.splitlines() if line.startswith("--"))
     return SqlFile(
         path=path.relative_to(SQL).as_posix(),
         schema=schema,
         name=path.stem,
-        cores={"own"} if schema == "pgflow" else {"own", "foreign"} & {room} or {"own", "foreign"},
         is_function=path.parent.name == "functions",
         calls=calls([text]),
         header=" ".join(comments),
@@ -144,13 +142,11 @@ def test_headers_name_callers_in_python_and_in_the_installer() -> None:
     }
 
 
-def test_what_a_file_calls_exists_on_each_core_that_the_file_suits() -> None:
+def test_what_a_file_calls_exists() -> None:
     known = {file.full_name for file in FUNCTIONS}
-    for core in ("own", "foreign"):
-        there = {file.full_name for file in FUNCTIONS if core in file.cores}
-        for file in FILES:
-            missing = {name for name in file.calls & known - there if name.startswith("pgflowd.")}
-            assert core not in file.cores or missing == set(), file.path
+    for file in FILES:
+        ours = {name for name in file.calls if name.startswith("pgflowd._")}
+        assert ours <= known, file.path
 
 
 def test_a_text_that_only_names_a_signature_calls_nothing() -> None:
@@ -161,14 +157,13 @@ def test_a_text_that_only_names_a_signature_calls_nothing() -> None:
     assert found == {"pgflow.c", "pgflowd.d"}
 
 
-def reached_by_definers(core: str) -> dict[str, set[str]]:
+def reached_by_definers() -> dict[str, set[str]]:
     """Each function with its owner's rights, and all that it calls, directly or not."""
     by_name: dict[str, list[SqlFile]] = {}
     for file in FILES:
-        if core in file.cores:
-            by_name.setdefault(file.full_name, []).append(file)
+        by_name.setdefault(file.full_name, []).append(file)
     reached = {}
-    for definer in (file for file in FUNCTIONS if core in file.cores and is_definer(file)):
+    for definer in (file for file in FUNCTIONS if is_definer(file)):
         found, open_ = {definer.full_name}, [definer]
         while open_:
             for name in open_.pop().calls - found:
@@ -187,11 +182,11 @@ def test_no_function_with_its_owner_s_rights_reaches_one_of_pgmq() -> None:
     callers = {
         file.full_name
         for file in FILES
-        if "own" in file.cores and PGMQ_CALL.search(COMMENT.sub("", (SQL / file.path).read_text()))
+        if PGMQ_CALL.search(COMMENT.sub("", (SQL / file.path).read_text()))
     }
 
     assert callers == {"pgflow._create_queue", "pgflow.delete_flow_and_data"}
-    for definer, reached in reached_by_definers("own").items():
+    for definer, reached in reached_by_definers().items():
         assert callers & reached == set(), definer
 
 

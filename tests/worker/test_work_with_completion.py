@@ -10,7 +10,6 @@ from support.covers import covers
 from support.worker import is_gone, one_step
 
 from pgflowd.core.messages import Wake
-from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 
 WRITE = 'ctx.conn().execute("insert into work values (%s, %s)", (ctx.attempt, ctx.task_index))\n'
@@ -313,23 +312,6 @@ def test_rows_that_reference_their_run_hold_up_no_other_task_of_it(start_worker,
     assert worker.completed(run, 60)
     assert worker.outcomes(run) == ["completed"] * 80
     assert worker.value("select count(*) from bookings") == 80
-
-
-@covers("G12")
-def test_on_a_foreign_core_work_is_committed_with_its_completion_too(start_worker, table):
-    adapters = shipped("sql") / "schema/pgflowd/foreign/any/functions"
-    table.execute("set check_function_bodies = off")
-    for file in sorted(adapters.glob("*.sql")):
-        table.execute(file.read_bytes())
-    worker = start_worker(handler("if ctx.attempt == 1: raise ValueError('no')\nreturn 5"))
-
-    run = worker.start_run()
-
-    assert worker.output(run) == {"after": 5}
-    assert worker.outcomes(run) == ["failed", "completed", "completed"]
-    assert written(worker) == [2]
-    ended = [each["step"] for each in worker.records("step.completed")]
-    assert ended == ["work", "after"]
 
 
 # async handlers

@@ -29,7 +29,10 @@ class ShownSchema(TypedDict):
 
     server: str
     pgmq: str | None
-    core: Annotated[str, "the functions of schema `pgflow`: our own, or those of upstream"]
+    core: Annotated[
+        str | None,
+        "the edition of schema `pgflow`: `pgflowd's`, or a release of pgflow; null without one",
+    ]
     version: Annotated[int | None, "the version of the schema; null if there is none"]
     needed: Annotated[int, "the version that this pgflowd needs"]
     release: Annotated[str | None, "the pgflowd that installed it"]
@@ -75,9 +78,13 @@ def status(app: App) -> None:
 @db.command(prints=Migrated)
 @click.option("--to", type=NumberParam(min=1), metavar="N", help="Stop at this version.")
 @click.option("--dry-run", is_flag=True, help="Execute it, then roll back.")
+@click.option("--adopt", is_flag=True, help="Replace the functions of pgflow's own migrations.")
 @pass_app
-def migrate(app: App, to: int | None, dry_run: bool) -> None:
+def migrate(app: App, to: int | None, dry_run: bool, adopt: bool) -> None:
     """Install or upgrade the schema, in one transaction.
+
+    A database in which pgflow's own migrations have put schema pgflow keeps its flows, runs, queues
+    and workers with --adopt; without it, the command prints what would be replaced.
 
     \b
     Example: pgflowd db migrate --dry-run
@@ -86,7 +93,7 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
 
     with open_connection(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
-        done = schema.migrate(conn, to, dry_run)
+        done = schema.migrate(conn, to, dry_run, adopt=adopt)
     app.print_result("\n".join(_migrated_lines(done)), done)
 
 
@@ -127,7 +134,7 @@ def _shown(app: App, found: SchemaStatus) -> ShownSchema:
     return {
         "server": found.state.server,
         "pgmq": found.state.pgmq,
-        "core": found.state.core,
+        "core": found.core.edition,
         "version": found.state.version,
         "needed": found.needed,
         "release": record.release,
@@ -140,11 +147,10 @@ def _shown(app: App, found: SchemaStatus) -> ShownSchema:
 
 def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
     state, record = found.state, found.state.record
-    owners = {"own": "of pgflowd", "none": "none", "unknown": "unknown"}
     lines = [
         ("server", f"PostgreSQL {state.server}"),
         ("pgmq", state.pgmq or "none"),
-        ("core", owners.get(state.core, f"pgflow {state.core}, not installed by pgflowd")),
+        ("core", _core_words(found)),
         ("schema", f"{state.version or 'none'}; this pgflowd needs {found.needed}"),
     ]
     if record.applied_at:
@@ -160,8 +166,22 @@ def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
     return lines
 
 
+def _core_words(found: SchemaStatus) -> str:
+    """Whose functions schema pgflow has, and the way back from an adoption."""
+    core = found.core
+    if core.changed:
+        return "changed by hand"
+    if core.to_replace:
+        which = "replaced by another program" if core.edition == "pgflowd's" else core.edition
+        return f"{which}; before you adopt it, `pg_dump` the database: it is the way back"
+    return core.edition or "none"
+
+
 def _migrated_lines(done: Migrated) -> list[str]:
     lines = [f"{'would apply' if done.dry_run else 'applied'} {name}" for name in done.migrations]
+    if done.adopted:
+        verb = "would be replaced" if done.dry_run else "is replaced"
+        lines = [*(f"{name} {verb}" for name in done.replaced), *lines]
     if done.dry_run:
         return [*lines, f"schema {done.after} would be installed; nothing was changed"]
     if done.is_repeated:

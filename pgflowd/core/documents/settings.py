@@ -25,8 +25,11 @@ class Migrated:
 
     before: Annotated[int | None, "the version of the schema before"]
     after: Annotated[int, "the version now"]
-    core: Annotated[str, "the functions of schema `pgflow`: our own, or those of upstream"]
     migrations: Annotated[list[str], "what was applied"]
+    adopted: Annotated[
+        str | None, "the edition of schema `pgflow` whose functions were replaced; null if none was"
+    ]
+    replaced: Annotated[list[str], "these functions"]
     dry_run: bool
     is_repeated: Annotated[
         bool, "whether nothing had changed since the last one, so that nothing was applied again"

@@ -6,10 +6,8 @@ gives an older database the tables of today. `sql/schema/order.txt` lists the fi
 early: schemas, types, and tables after the tables they reference. All other files follow by kind
 (types, tables, functions, views, triggers), then by name.
 
-Some files are for some cores only. `pgflowd/own/` needs a schema `pgflow` from pgflowd;
-`pgflowd/foreign/any/` and `pgflowd/foreign/<core>/` adapt pgflowd to one that another tool
-installed. On a foreign core no file of `pgflow/` is applied. A migration belongs to the schema
-that its name begins with.
+A migration belongs to the schema that its name begins with. `sql/adopt/` has, for each release of
+pgflow that can be adopted, what brings its tables to ours, and a fingerprint of each object.
 
 A process reads each file once. The supervisor reads all before its first fork (`read_all`): a child
 that it starts after an upgrade on disk has the SQL that belongs to its code.
@@ -24,7 +22,6 @@ from functools import cache
 
 from pgflowd.resources import shipped
 
-OWN = "own"
 SERVERS = range(15, 19)  # the major versions of PostgreSQL that the SQL is tested on
 KINDS = ("types", "tables", "functions", "views", "triggers")
 _MIGRATION = re.compile(r"(\d{4})_((pgflowd|pgflow)_\w+)\.sql")
@@ -54,10 +51,6 @@ class Migration:
     def checksum(self) -> str:
         return hashlib.sha256(self.file.text.encode()).hexdigest()
 
-    def suits(self, core: str) -> bool:
-        """Whether it is for this core: a foreign schema pgflow is never changed."""
-        return core == OWN or self.name.startswith("pgflowd_")
-
 
 def read(path: str, **values: str) -> SqlFile:
     """Return the file with this path below `sql/`; each `<name>` in it becomes its value."""
@@ -67,13 +60,23 @@ def read(path: str, **values: str) -> SqlFile:
     return SqlFile(path, text)
 
 
-def schema_files(core: str) -> list[SqlFile]:
-    """Return the files that make the objects of this core, in the order of applying."""
+def schema_files() -> list[SqlFile]:
+    """Return the files that make the objects, in the order of applying."""
     found = {path.removeprefix("schema/") for path in _paths() if path.startswith("schema/")}
-    listed = [line for line in _lines("schema/order.txt") if _suits(line, core)]
-    others = sorted((path for path in found - set(listed) if _suits(path, core)), key=_rank)
-    plans = read("install/plans.sql", core=f"'{core}'")
-    return [*(read(f"schema/{path}") for path in (*listed, *others)), plans]
+    listed = _lines("schema/order.txt")
+    others = sorted(found - set(listed), key=_rank)
+    return [*(read(f"schema/{path}") for path in (*listed, *others)), read("install/plans.sql")]
+
+
+def editions() -> dict[str, dict[str, str]]:
+    """Return the releases of pgflow that can be adopted: each object's fingerprint."""
+    found = {}
+    for path in sorted((shipped("sql") / "adopt").glob("*.txt")):
+        lines = _lines(f"adopt/{path.name}")
+        found[path.stem.replace("-", " ")] = {
+            name: fingerprint for fingerprint, _, name in (line.partition(" ") for line in lines)
+        }
+    return found
 
 
 def migrations() -> list[Migration]:
@@ -117,17 +120,6 @@ def _text(path: str) -> str:
 def _lines(path: str) -> list[str]:
     stripped = (line.strip() for line in _text(path).splitlines())
     return [line for line in stripped if line and not line.startswith("#")]
-
-
-def _suits(path: str, core: str) -> bool:
-    parts = path.split("/")
-    if parts[0] == "pgflow":
-        return core == OWN
-    if parts[1] == "own":
-        return core == OWN
-    if parts[1] == "foreign":
-        return core != OWN and parts[2] in ("any", core)
-    return True
 
 
 def _rank(path: str) -> tuple[int, str]:

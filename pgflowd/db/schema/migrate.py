@@ -21,7 +21,6 @@ from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT
 from pgflowd.db.schema.files import (
-    OWN,
     SERVERS,
     Migration,
     SqlFile,
@@ -30,7 +29,15 @@ from pgflowd.db.schema.files import (
     read,
     schema_files,
 )
-from pgflowd.db.schema.state import Connection, read_state, refuse_to_migrate
+from pgflowd.db.schema.state import (
+    NONE,
+    OURS,
+    Connection,
+    Core,
+    read_core,
+    read_state,
+    refuse_to_migrate,
+)
 from pgflowd.errors import DatabaseError, OutOfReach
 from pgflowd.resources import schema_version
 
@@ -43,19 +50,26 @@ def install(conn: Connection) -> None:
     migrate(conn)
 
 
-def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> Migrated:
-    """Bring the database to version `to`, or to the newest, in one transaction."""
+def migrate(
+    conn: Connection, to: int | None = None, dry_run: bool = False, *, adopt: bool = False
+) -> Migrated:
+    """
+    Bring the database to version `to`, or to the newest, in one transaction. E307 if functions of
+    schema pgflow are not ours, unless it is to adopt them.
+    """
     with conn.transaction() as transaction:
         _apply(conn, session_script())
         with translated(conn):
             state = read_state(conn)
-        refuse_to_migrate(state)
+            refuse_to_migrate(state)
+            core = read_core(conn, state)
+        core.refuse(adopt=adopt and to is None)
         if to is not None:
             _check_target(to, lowest=state.version or 1)
         target = schema_version() if to is None else to
         by_migrations = state.version is not None or to is not None
         last = state.record.checksum
-        plan = MigrationPlan(state.target_core, state.version, target, by_migrations, last)
+        plan = MigrationPlan(state.version, target, by_migrations, last, core)
         for file in plan.before:
             _apply(conn, file)
         is_repeated = plan.is_applied and _is_unchanged(conn)
@@ -64,20 +78,21 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
         if dry_run:
             raise psycopg.Rollback(transaction)
     names = [f"{step.version:04}_{step.name}" for step in plan.migrations]
-    return Migrated(state.version, plan.target, plan.core, names, dry_run, is_repeated)
+    adopted = core.edition if core.to_replace else None
+    replaced = list(core.to_replace)
+    return Migrated(state.version, plan.target, names, adopted, replaced, dry_run, is_repeated)
 
 
 def sql(from_: int | None = None) -> str:
     """
     Return the SQL for another migration tool: everything, or the part after a version.
 
-    It is plain SQL for a database with pgflowd's own core, for one transaction, whose settings are
-    as before at its end.
+    It is plain SQL for one transaction, whose settings are as before at its end.
     """
     if from_ is not None:
         _check_target(from_, lowest=0)
     start = from_ or None
-    plan = MigrationPlan(OWN, start, schema_version(), by_migrations=from_ is not None)
+    plan = MigrationPlan(start, schema_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
     keep, restore = read("install/keep_settings.sql"), read("install/restore_settings.sql")
     files = [keep, session_script(), guard, *plan.files, restore]
@@ -137,7 +152,7 @@ def _apply(conn: Connection, file: SqlFile) -> None:
 @dataclass(frozen=True)
 class MigrationPlan:
     """
-    The versions before and after, and the core; `files` are executed in this order.
+    The versions before and after, and the core that was there; `files` are executed in this order.
 
     An empty database gets the tables of today at once; an older one, or an empty one with an older
     target, gets the migrations. All other objects are applied every time, unless the target is
@@ -146,11 +161,11 @@ class MigrationPlan:
     fingerprint shows: owners, rights, triggers of queues.
     """
 
-    core: str
     start: int | None
     target: int
     by_migrations: bool
     old_checksum: str | None = None
+    core: Core = NONE
 
     @property
     def migrations(self) -> list[Migration]:
@@ -165,9 +180,10 @@ class MigrationPlan:
 
     @property
     def is_applied(self) -> bool:
-        """Whether the last migrate has applied the same files. A foreign core is recorded anew."""
+        """Whether the last migrate has applied the same files."""
         is_newest = self.start == self.target == schema_version()
-        return is_newest and self.core == OWN and self.old_checksum == self._checksum
+        is_ours = not self.core.to_replace
+        return is_newest and is_ours and self.old_checksum == self._checksum
 
     @property
     def files(self) -> list[SqlFile]:
@@ -176,40 +192,53 @@ class MigrationPlan:
     @property
     def before(self) -> list[SqlFile]:
         """What comes before all objects."""
-        return [pgmq_script(), read("install/before.sql", fingerprint=_fingerprint())]
+        before = [pgmq_script(), read("install/before.sql", fingerprint=_fingerprint())]
+        return [*before, *self._adoption()]
 
     @property
     def after(self) -> list[SqlFile]:
         """The objects, and what comes after them."""
-        core = literal(self.core)
-        sweep = [read("install/sweep.sql", core=core)] if self.is_whole else []
-        owners = read("install/owners.sql", core=core)
+        sweep = [read("install/sweep.sql")] if self.is_whole else []
+        owners = read("install/owners.sql")
         return [*self._objects(), *sweep, owners, self._record(), *self._finish()]
 
     @property
     def again(self) -> list[SqlFile]:
         """What a repeated migrate does."""
-        owners = read("install/owners.sql", core=literal(self.core))
+        owners = read("install/owners.sql")
         repeat = read("install/repeat.sql", release=literal(__version__))
         return [owners, repeat, *self._finish()]
 
     @property
     def _checksum(self) -> str:
-        return checksum(schema_files(self.core))
+        return checksum(schema_files())
+
+    def _adoption(self) -> list[SqlFile]:
+        """What removes the functions of another program, and brings its tables to ours."""
+        if not self.core.to_replace:
+            return []
+        names = ", ".join(map(literal, self.core.to_replace))
+        dropped = read("install/adopt.sql", functions=f"array[{names}]")
+        if self.core.edition == OURS:
+            return [dropped]
+        assert self.core.edition is not None
+        return [dropped, read(f"adopt/{self.core.edition.replace(' ', '-')}.sql")]
 
     def _finish(self) -> list[SqlFile]:
         names = ["trusted", "finish", "grants"] if self.is_whole else []
-        if self.is_whole and self.start is None and self.core == OWN:
+        if self.core.to_replace:
+            names.append("adopted")
+        if self.is_whole and self.start is None:
             names.append("cron")
         return [read(f"install/{name}.sql") for name in names]
 
     def _objects(self) -> list[SqlFile]:
-        files = schema_files(self.core)
+        files = schema_files()
         if not self.by_migrations:
             return files
         first = next((at for at, file in enumerate(files) if file.is_table), len(files))
         early, late = files[:first], [file for file in files[first:] if not file.is_table]
-        steps = [step.file for step in self.migrations if step.suits(self.core)]
+        steps = [step.file for step in self.migrations]
         return [*early, *steps, *(late if self.is_whole else [])]
 
     def _record(self) -> SqlFile:
@@ -224,7 +253,6 @@ class MigrationPlan:
             steps=literal(json.dumps(steps)),
             version=str(self.target),
             checksum=literal(whole or "none"),
-            core=literal(self.core),
             release=literal(__version__),
         )
 

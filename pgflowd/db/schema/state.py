@@ -1,33 +1,39 @@
 """
 Reads the state of a database, and decides whether pgflowd can work with it.
 
-The catalog shows which release of schema `pgflow` it has (`sql/install/core.sql`);
-`pgflowd.schema_history` has the version of pgflowd's own schema. `db status`, the start of the
-daemon and `migrate` use the same checks: a missing or older schema (E302) needs a migrate, a newer
-one (E303) a newer pgflowd, and a schema `pgflow` of an unknown release (E307) is not changed. Only
-reads.
+`pgflowd.schema_history` has the version of the schema. `db status`, the start of the daemon and
+`migrate` use the same checks: a missing or older schema (E302) needs a migrate, a newer one (E303)
+a newer pgflowd. Only reads.
+
+There is one core, ours. Where pgflow's own migrations have put schema `pgflow`, it must be adopted
+(E307): a release that `sql/adopt/` knows is brought to ours. What somebody has changed in it by
+hand is named, and nothing is done. If a later migration of pgflow replaces our functions, that is
+found by comparing them with what the last migrate recorded (`replaced_functions`); until they are
+adopted as well, a sweeper keeps that in a setting, by which claims and starts refuse.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import OWN, SERVERS, checksum, read, schema_files
+from pgflowd.db.schema.files import SERVERS, checksum, editions, read, schema_files
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.resources import schema_version
 
 Connection = psycopg.Connection[Any]
-NO_CORE = "none"
-UNKNOWN_CORE = "unknown"
+OWN, UPSTREAM, NO_CORE = "own", "upstream", "none"  # whose schema pgflow is
+OURS = "pgflowd's"
+MAX_NAMED = 12  # objects that a text names
+ADOPT = "run `pgflowd db migrate --adopt`"
 _VERSION_UNREADABLE = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InvalidSchemaName,
@@ -35,6 +41,7 @@ _VERSION_UNREADABLE = (
 )
 OLDEST_PGMQ = (1, 5)
 _VERSION = "select max(version) from pgflowd.schema_history where name <> 'functions'"
+_REPLACED = "select value from pgflowd.settings where name = 'replaced_functions'"
 MIGRATE = "run `pgflowd db migrate`"
 
 
@@ -43,7 +50,6 @@ class MigrationRecord:
     """The row of the last migrate in `pgflowd.schema_history`."""
 
     version: int | None = None
-    core: str | None = None
     checksum: str | None = None  # of all schema files together
     release: str | None = None
     server: int | None = None
@@ -53,10 +59,10 @@ class MigrationRecord:
 
 @dataclass(frozen=True)
 class SchemaState:
-    """The state of a database: the core found in it, and the record of the last migrate."""
+    """The state of a database: whose schema pgflow is, and the record of the last migrate."""
 
     core: str
-    missing: str | None  # the object that an unknown core lacks
+    replaced: tuple[str, ...]  # functions of pgflow that a sweeper has found to be others
     has_strays: bool  # tables in schema pgflowd without its history
     record: MigrationRecord
     server: str
@@ -72,26 +78,24 @@ class SchemaState:
         digits = re.match(r"\d+", self.server)
         return int(digits[0]) if digits else 0
 
-    @property
-    def target_core(self) -> str:
-        """The core after a migrate: an empty database gets pgflowd's own core."""
-        return OWN if self.core == NO_CORE else self.core
-
 
 def read_state(conn: Connection) -> SchemaState:
     """Read the state. Raises errors of psycopg, for example without permission."""
     with conn.cursor(row_factory=dict_row) as cursor:
         core = _row(cursor.execute(read("install/core.sql").text.encode()))
         about = _row(cursor.execute(read("install/about.sql").text.encode()))
-        record = MigrationRecord()
+        record, replaced = MigrationRecord(), None
         if about["has_history"]:
             row = _row(cursor.execute(read("install/state.sql").text.encode()))
             record = MigrationRecord(
                 **{field.name: row[field.name] for field in fields(MigrationRecord)}
             )
+            if about["has_settings"]:
+                found = cursor.execute(_REPLACED).fetchone()
+                replaced = found and found["value"]
     return SchemaState(
         core=core["core"],
-        missing=core["missing"],
+        replaced=tuple(replaced or ()),
         has_strays=about["has_strays"],
         record=record,
         server=about["server"],
@@ -106,10 +110,107 @@ def _row(cursor: psycopg.Cursor[dict[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Core:
+    """Schema pgflow as it is: its edition, and what in it is not as that edition has it."""
+
+    edition: str | None  # as `db status` names it; None: there is no schema pgflow
+    to_replace: tuple[str, ...] = ()  # functions that are not ours; an adoption replaces them
+    changed: tuple[str, ...] = ()  # what somebody has changed, and no adoption replaces
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why pgflowd cannot work with it."""
+        if self.changed:
+            text = (
+                f"schema pgflow was changed by hand: {_named(self.changed)} differ from those of"
+                f" {self.edition}, the closest release that pgflowd knows"
+            )
+            return Problem("E307", text, next="change them back, or use another database")
+        return replaced_problem(self.to_replace) if self.to_replace else None
+
+    def refuse(self, *, adopt: bool) -> None:
+        """Raise E307 if a migrate would replace functions that are not ours, unless it adopts."""
+        if self.changed or not adopt:
+            _raise(self.problem)
+
+
+NONE = Core(None)
+
+
+def read_core(conn: Connection, state: SchemaState) -> Core:
+    """Compare schema pgflow with its edition. The session prints as `printing.sql` says."""
+    if state.core == UPSTREAM:
+        return _closest_edition(pairs(conn, "install/fingerprint.sql"))
+    if state.core != OWN or state.version is None:
+        return NONE
+    replaced = _differing_functions(conn)
+    if not replaced:
+        return Core(OURS)
+    known, present = pairs(conn, "install/known.sql"), pairs(conn, "install/fingerprint.sql")
+    changed = [
+        name
+        for name in sorted(known)
+        if name.partition(" ")[2].startswith("pgflow.")
+        and not name.startswith("function ")
+        and present.get(name) != known[name]
+    ]
+    return Core(OURS, tuple(replaced), tuple(changed))
+
+
+def replaced_functions(conn: Connection) -> list[str]:
+    """Return the functions of schema pgflow that are not as the last migrate left them."""
+    with translated(conn), conn.transaction():
+        conn.execute(read("install/printing.sql").text.encode())
+        return _differing_functions(conn)
+
+
+def pairs(conn: Connection, path: str) -> dict[str, str]:
+    """Execute a file whose query returns names and values."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        return dict(cursor.execute(read(path).text.encode()).fetchall())
+
+
+def _differing_functions(conn: Connection) -> list[str]:
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        fingerprint = read("install/fingerprint.sql").text
+        query = read("install/replaced.sql", fingerprint=fingerprint).text
+        return [name for (name,) in cursor.execute(query.encode())]
+
+
+def _closest_edition(catalog: dict[str, str]) -> Core:
+    """The known release of pgflow from which the fewest objects differ, and these."""
+    present = {
+        name: fingerprint[:8]
+        for name, fingerprint in catalog.items()
+        if name.partition(" ")[2].startswith("pgflow.")
+    }
+    differing = {
+        edition: sorted(one for one in {*known, *present} if known.get(one) != present.get(one))
+        for edition, known in editions().items()
+    }
+    closest = min(differing, key=lambda edition: len(differing[edition]))
+    functions = sorted(name for name in present if name.startswith("function "))
+    return Core(closest, tuple(functions), tuple(differing[closest]))
+
+
+def replaced_problem(functions: Sequence[str]) -> Problem:
+    names = f": {_named(functions)}" if functions else ""
+    text = f"the functions of schema pgflow are not this pgflowd's{names}"
+    return Problem("E307", text, next=ADOPT)
+
+
+def _named(objects: Sequence[str]) -> str:
+    """The names of objects, as far as a line has room."""
+    more = f" and {len(objects) - MAX_NAMED} more" if len(objects) > MAX_NAMED else ""
+    return ", ".join(objects[:MAX_NAMED]) + more
+
+
+@dataclass(frozen=True)
 class SchemaStatus:
     """The state of a database, and what prevents pgflowd from working with it."""
 
     state: SchemaState
+    core: Core
     needed: int
     problem: Problem | None
     functions_differ: bool  # the version is right, but the functions are from another release
@@ -120,16 +221,21 @@ def status(conn: Connection) -> SchemaStatus:
     with translated(conn), conn.transaction():
         conn.execute(read("install/printing.sql").text.encode())
         state = read_state(conn)
-    problem = next(_unsolvable(state), None) or next(_solvable(state), None)
-    differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
-    return SchemaStatus(state, schema_version(), problem, differ)
+        core = read_core(conn, state)
+    problem = next(_unsolvable(state), None) or core.problem or next(_solvable(state), None)
+    differ = problem is None and state.record.checksum != checksum(schema_files())
+    return SchemaStatus(state, core, schema_version(), problem, differ)
 
 
 def require(conn: Connection) -> SchemaState:
     """Return the state of the database; raise DatabaseError if pgflowd cannot work with it."""
-    found = status(conn)
-    _raise(found.problem)
-    return found.state
+    with translated(conn), conn.transaction():
+        state = read_state(conn)
+    replaced = (
+        replaced_problem(state.replaced) if state.replaced or state.core == UPSTREAM else None
+    )
+    _raise(next(_unsolvable(state), None) or replaced or next(_solvable(state), None))
+    return state
 
 
 def refuse_newer(conn: Connection) -> None:
@@ -164,12 +270,9 @@ def _unsolvable(state: SchemaState) -> Iterator[Problem]:
         yield Problem("E309", text, next="use a server of a supported version")
     if newer := _newer(state.version):
         yield newer
-    if state.core == UNKNOWN_CORE:
-        text = f"schema pgflow is not a known release: it has no {state.missing}"
-        yield Problem("E307", text, next="upgrade it or pgflowd, or use another database")
-    if state.record.core == OWN and state.core not in (OWN, NO_CORE):
-        text = "schema pgflow has lost the mark of pgflowd's own core, or was replaced"
-        remedy = "if it is the own core, restore its comment, as in sql/schema/pgflow/schema.sql"
+    if state.version is not None and state.core == UPSTREAM:
+        text = "schema pgflow has lost the mark of pgflowd, or was replaced"
+        remedy = "if it is pgflowd's, restore its comment, as in sql/schema/pgflow/schema.sql"
         yield Problem("E307", text, next=remedy)
     remedy = "restore both from one backup, or drop both and migrate"
     if state.version is not None and state.core == NO_CORE:
@@ -191,9 +294,6 @@ def _solvable(state: SchemaState) -> Iterator[Problem]:
         needed = f"this pgflowd needs {schema_version()}"
         text = f"the database is at schema version {state.version}; {needed}"
         yield Problem("E302", text, next=MIGRATE)
-    if state.record.core != state.core:
-        text = f"schema pgflow was release {state.record.core} and is now {state.core}"
-        yield Problem("E307", text, next=MIGRATE)
     if state.pgmq is None:
         yield Problem("E304", "schema pgmq is gone", next=MIGRATE)
         return

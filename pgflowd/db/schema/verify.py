@@ -7,11 +7,9 @@ tools. It compares the recorded migrations with the files.
 
 from __future__ import annotations
 
-from psycopg.rows import TupleRow, tuple_row
-
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import migrations, read
-from pgflowd.db.schema.state import MIGRATE, Connection, SchemaState, require
+from pgflowd.db.schema.state import ADOPT, MIGRATE, Connection, pairs, require
 from pgflowd.errors import Problem
 
 REPLACED_BY_MIGRATE = ("function", "view", "trigger")  # the other kinds hold data
@@ -22,23 +20,23 @@ def verify(conn: Connection) -> list[Problem]:
     """Return one problem for each object that differs or is missing."""
     with translated(conn), conn.transaction():
         conn.execute(read("install/printing.sql").text.encode())
-        state = require(conn)
-        known = _pairs(conn, "install/known.sql")
-        present = _pairs(conn, "install/fingerprint.sql")
-        applied = _pairs(conn, "install/applied.sql")
+        require(conn)
+        known = pairs(conn, "install/known.sql")
+        present = pairs(conn, "install/fingerprint.sql")
+        applied = pairs(conn, "install/applied.sql")
     found = [
-        _problem(state, name, "differs from" if name in present else "is missing since")
+        _problem(name, "differs from" if name in present else "is missing since")
         for name, fingerprint in sorted(known.items())
         if present.get(name) != fingerprint
     ]
     return [*found, *_changed_migrations(applied)]
 
 
-def _problem(state: SchemaState, name: str, verb: str) -> Problem:
+def _problem(name: str, verb: str) -> Problem:
     kind, _, rest = name.partition(" ")
     text = f"{name} {verb} the last migrate"
-    if state.core != "own" and rest.startswith("pgflow."):
-        return Problem("E307", f"{text}: another tool changed the core", next=MIGRATE)
+    if kind == "function" and rest.startswith("pgflow."):
+        return Problem("E307", text, next=ADOPT)
     return Problem("E302", text, next=MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND)
 
 
@@ -52,9 +50,3 @@ def _changed_migrations(applied: dict[str, str]) -> list[Problem]:
         for step in migrations()
         if applied.get(step.name, step.checksum) != step.checksum
     ]
-
-
-def _pairs(conn: Connection, path: str) -> dict[str, str]:
-    with conn.cursor(row_factory=tuple_row) as cursor:
-        rows: list[TupleRow] = cursor.execute(read(path).text.encode()).fetchall()
-    return dict(rows)

@@ -43,12 +43,12 @@ from pgflowd.core.server_connections import (
 from pgflowd.core.sweeper import RowTimes
 from pgflowd.core.undecided import problem_of
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
-from pgflowd.db.daemons import server_connections, tell_daemon
+from pgflowd.db.daemons import server_connections, tell_core, tell_daemon
 from pgflowd.db.due import due_late
 from pgflowd.db.flows import unserved_queues
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import Query, execute
-from pgflowd.db.schema import status
+from pgflowd.db.schema import replaced_functions, replaced_problem, status
 from pgflowd.db.statistics import roll_up_minutes
 from pgflowd.db.waits import undecided_tasks, waiting_tasks
 from pgflowd.errors import AccessDenied, DatabaseError, Problem
@@ -57,6 +57,7 @@ from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service
 
 PAUSE_S = 2.0  # between two looks at a server that refuses connections
+CORE_PAUSE_S = 30.0  # between two comparisons of the functions of schema pgflow
 MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
@@ -70,7 +71,8 @@ class DatabaseHealth:
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
         self._is_exposed = False
         self._problems: list[Problem] = []
-        self._looked_at = 0.0
+        self._looked_at = self._core_at = 0.0
+        self._core_problem: list[Problem] = []
         self.look_at = float("inf")  # beside the looks before sweeps
 
     def prepare(self, conn: psycopg.Connection[Any]) -> None:
@@ -94,7 +96,7 @@ class DatabaseHealth:
         """Measure the database, and report its problems, with these others."""
         self.look_at, self._looked_at = float("inf"), time.monotonic()
         with self._link.limited(conn), translated(conn):
-            problems = [*self._measure(conn), *_obstacles(conn), *others]
+            problems = [*self._measure(conn), *self._core(conn), *_obstacles(conn), *others]
         known = {each.code for each in self._problems}
         for problem in problems:
             if problem.code not in known:
@@ -123,6 +125,15 @@ class DatabaseHealth:
             "clock_skew_s": round(skew_s, 3),
         }
         return _problems(skew_s, row[1], self._is_exposed)
+
+    def _core(self, conn: psycopg.Connection[Any]) -> list[Problem]:
+        """Find out, now and then, whether another program has replaced functions of ours."""
+        if time.monotonic() >= self._core_at:
+            functions = replaced_functions(conn)
+            execute(conn, tell_core(functions))
+            self._core_at = time.monotonic() + CORE_PAUSE_S
+            self._core_problem = [replaced_problem(functions)] if functions else []
+        return self._core_problem
 
 
 _CLOCK_QUERY = """

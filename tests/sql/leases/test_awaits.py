@@ -256,15 +256,6 @@ def test_a_start_that_is_repeated_by_its_key_waits_once(own: LeaseDatabase) -> N
     assert status(own, runs[0]) == "started"
 
 
-def test_a_foreign_core_refuses(foreign: LeaseDatabase) -> None:
-    flow = foreign.flow()
-    run = foreign.start(flow)
-    with pytest.raises(psycopg.Error) as error:
-        start(foreign, flow, run)
-    assert error.value.sqlstate == "PF035"
-    assert foreign.value("select count(*) from pgflowd.runs") == 0
-
-
 def test_whoever_is_locked_is_told_later_and_holds_up_nobody(own: LeaseDatabase) -> None:
     """The awaited run; a waiter that is cancelled, and one that is deleted, meanwhile."""
     flow, doomed, other = own.flow(), own.flow(), own.connect()

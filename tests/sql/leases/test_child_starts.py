@@ -23,8 +23,8 @@ PARENTS = """
 """
 
 
-def test_a_child_is_started_once_and_names_its_parent(any_core: LeaseDatabase) -> None:
-    db, flow = any_core, any_core.flow()
+def test_a_child_is_started_once_and_names_its_parent(own: LeaseDatabase) -> None:
+    db, flow = own, own.flow()
     task = begun(db, db.flow())
 
     child = start_child(db, task, flow)
@@ -58,8 +58,8 @@ def test_only_who_holds_the_task_starts_children(own: LeaseDatabase) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "expire"])
-def test_the_end_of_a_parent_reaches_its_children_and_theirs(any_core: LeaseDatabase, end) -> None:
-    db = any_core
+def test_the_end_of_a_parent_reaches_its_children_and_theirs(own: LeaseDatabase, end) -> None:
+    db = own
     task, children = family(db, 2, 2)
     late = start_child(db, task, db.flow(), delay_s=60)
     done = start_child(db, task, flow := db.flow())

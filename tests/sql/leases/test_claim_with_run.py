@@ -28,11 +28,11 @@ def with_later_steps(db: LeaseDatabase, given: Any, runs: int = 1) -> tuple[str,
 
 
 def test_the_input_comes_once_for_each_run_and_only_to_the_steps_that_are_named(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    flow, worker = with_later_steps(any_core, {"x": 1}, runs=2)
+    flow, worker = with_later_steps(own, {"x": 1}, runs=2)
 
-    found = any_core.rows(CLAIM, flow, worker, ["b", "c"])
+    found = own.rows(CLAIM, flow, worker, ["b", "c"])
 
     brought = [task for task in found if task.flow_input is not None]
     assert len(found) == 6
@@ -41,11 +41,11 @@ def test_the_input_comes_once_for_each_run_and_only_to_the_steps_that_are_named(
     assert {task.step_slug for task in brought} <= {"b", "c"}
 
 
-def test_a_claim_with_four_arguments_brings_it_to_first_steps_only(any_core: LeaseDatabase) -> None:
-    flow, worker = with_later_steps(any_core, {"x": 1})
-    any_core.start(flow, {"x": 2})
+def test_a_claim_with_four_arguments_brings_it_to_first_steps_only(own: LeaseDatabase) -> None:
+    flow, worker = with_later_steps(own, {"x": 1})
+    own.start(flow, {"x": 2})
 
-    found = any_core.rows("select * from pgflowd.claim(%s, %s, 10, '30 s')", flow, worker)
+    found = own.rows("select * from pgflowd.claim(%s, %s, 10, '30 s')", flow, worker)
 
     given = {task.step_slug: task.flow_input for task in found}
     assert given == {"a": {"x": 2}, "b": None, "c": None, "d": None}

@@ -51,23 +51,23 @@ def age(db: LeaseDatabase, by: str) -> None:
     db.do(f"update pgflow.workers set last_heartbeat_at = last_heartbeat_at {back}")
 
 
-def test_a_daemon_is_listed_as_it_has_told_last(any_core: LeaseDatabase) -> None:
-    first = tell(any_core, status(host="app2"))
-    tell(any_core, first, state="degraded", up_s=90.0)
-    tell(any_core, status(host="app1", sweeper={"interval_s": None}))
+def test_a_daemon_is_listed_as_it_has_told_last(own: LeaseDatabase) -> None:
+    first = tell(own, status(host="app2"))
+    tell(own, first, state="degraded", up_s=90.0)
+    tell(own, status(host="app1", sweeper={"interval_s": None}))
 
-    one, two = listed(any_core)
+    one, two = listed(own)
 
     assert (one.host, two.host, one.is_silent, two.is_silent) == ("app1", "app2", False, False)
     assert (two.state, two.pid, two.version, two.held_tasks) == ("degraded", 812, "0.2", None)
     assert 0 <= two.age_s < 10 and two.status["up_s"] == 90.0
     assert 50 < (two.heartbeat_at - two.started_at).total_seconds() < 70  # as it was told first
     lives_s = "select extract(epoch from alive_until - heartbeat_at)::int from pgflowd.daemons"
-    assert any_core.column(f"{lives_s} order by host") == [30, 60]
+    assert own.column(f"{lives_s} order by host") == [30, 60]
 
 
-def test_a_silent_daemon_says_what_becomes_of_its_tasks(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_silent_daemon_says_what_becomes_of_its_tasks(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     worker = db.worker(flow)
     db.start(flow)
@@ -100,9 +100,9 @@ def test_a_silent_daemon_says_what_becomes_of_its_tasks(any_core: LeaseDatabase)
 
 
 def test_one_that_ends_as_asked_is_listed_while_a_worker_lives(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     worker = db.worker(db.flow())
     ending = tell(db, status("app1", "draining", worker))
     idle = tell(db, status("app2", "stopping"))
@@ -142,8 +142,8 @@ def test_a_look_is_a_notification(own: LeaseDatabase) -> None:
     assert heard == [DAEMONS_LOOKED_AT]
 
 
-def test_a_worker_is_deprecated_once_with_a_reason(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_worker_is_deprecated_once_with_a_reason(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     worker = db.worker(flow)
 

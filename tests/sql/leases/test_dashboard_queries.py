@@ -22,17 +22,17 @@ from pgflowd.db.statistics import flow_grid, overview_counts
 APPROVAL = {"kind": "signal", "name": "a", "why": "approval", "checkpoint": "signal a 1"}
 
 
-def test_a_strip_counts_the_tasks_of_each_cell(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("m*", "b:m", max_attempts=1)
-    run = any_core.start(flow, list(range(7)))
-    tasks = any_core.claim(flow, any_core.worker(flow), max_tasks=5)
+def test_a_strip_counts_the_tasks_of_each_cell(own: LeaseDatabase) -> None:
+    flow = own.flow("m*", "b:m", max_attempts=1)
+    run = own.start(flow, list(range(7)))
+    tasks = own.claim(flow, own.worker(flow), max_tasks=5)
     by_index = {task.task_index: task for task in tasks}
-    any_core.complete(by_index[0])
-    any_core.complete(by_index[1])
-    any_core.suspend(by_index[3])
+    own.complete(by_index[0])
+    own.complete(by_index[1])
+    own.suspend(by_index[3])
 
     def strip(step: str, cells: int = 200) -> Sequence[StripCell]:
-        return execute(any_core.conn, step_strip(run, step, cells)).cells
+        return execute(own.conn, step_strip(run, step, cells)).cells
 
     cells = strip("m", 3)
 
@@ -42,18 +42,18 @@ def test_a_strip_counts_the_tasks_of_each_cell(any_core: LeaseDatabase) -> None:
         {"queued": 1, "waiting": 1, "started": 1},
         {"queued": 1},
     ]
-    any_core.fail(by_index[2], "boom", retry=False)
+    own.fail(by_index[2], "boom", retry=False)
     (cell,) = strip("m", 1)
     assert (cell.first, cell.last, cell.counts[TaskStatus.FAILED]) == (0, 6, 1)
     assert (len(strip("m")), strip("b"), strip("unknown")) == (7, [], [])
 
 
-def test_parts_of_large_values_are_read_alone(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "m*:a", max_attempts=1)
+def test_parts_of_large_values_are_read_alone(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "m*:a", max_attempts=1)
     given = {"long": "é" * 70_000, "none": None, "list": [[n] * 100 for n in range(1000)]}
-    run = any_core.start(flow, given)
-    worker = any_core.worker(flow)
-    any_core.complete(any_core.claim_one(flow, worker), [{"x": 2**70}, "b" * 300])
+    run = own.start(flow, given)
+    worker = own.worker(flow)
+    own.complete(own.claim_one(flow, worker), [{"x": 2**70}, "b" * 300])
 
     def part(
         step: str | None = None,
@@ -61,7 +61,7 @@ def test_parts_of_large_values_are_read_alone(any_core: LeaseDatabase) -> None:
         what: Literal["input", "output"] = "input",
         **more: Any,
     ) -> ValuePart:
-        found = execute(any_core.conn, value_part(run, step, task, what, **more))
+        found = execute(own.conn, value_part(run, step, task, what, **more))
         assert found
         json.dumps(encoded(found))
         return found
@@ -98,14 +98,11 @@ def test_parts_of_large_values_are_read_alone(any_core: LeaseDatabase) -> None:
     assert part("a", what="output").members[0].value == {"x": 2**70}
     assert part("m", 1).value == "b" * 300
     assert part("m", 0, path=["x"]).value == 2**70
-    (first, second) = sorted(
-        any_core.claim(flow, worker, max_tasks=2), key=lambda one: one.task_index
-    )
-    any_core.complete(first, [0])
-    any_core.complete(second, False)
+    (first, second) = sorted(own.claim(flow, worker, max_tasks=2), key=lambda one: one.task_index)
+    own.complete(first, [0])
+    own.complete(second, False)
     assert part("m", 1, what="output").value is False
-    if any_core.core != "0.8":  # which keeps outputs of tasks alone
-        assert part("m", what="output").length == 2
+    assert part("m", what="output").length == 2
     assert part(what="output").length == 1
     for found in (
         value_part(run, "m", 7, "output"),
@@ -113,46 +110,46 @@ def test_parts_of_large_values_are_read_alone(any_core: LeaseDatabase) -> None:
         value_part(run, None, None, "input", ["none", "x"]),
         value_part(UUID(int=1), None, None, "output"),
     ):
-        assert execute(any_core.conn, found) is None
+        assert execute(own.conn, found) is None
 
 
-def test_a_grid_has_the_newest_runs_of_a_flow_and_their_steps(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "m*:a", "b:m", max_attempts=1)
-    worker = any_core.worker(flow)
-    first = any_core.start(flow)
-    any_core.complete(any_core.claim_one(flow, worker), [1, 2])
-    any_core.fail(any_core.claim(flow, worker, max_tasks=1)[0], "boom", retry=False)
-    second = any_core.start(flow)
-    any_core.start(any_core.flow())
+def test_a_grid_has_the_newest_runs_of_a_flow_and_their_steps(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "m*:a", "b:m", max_attempts=1)
+    worker = own.worker(flow)
+    first = own.start(flow)
+    own.complete(own.claim_one(flow, worker), [1, 2])
+    own.fail(own.claim(flow, worker, max_tasks=1)[0], "boom", retry=False)
+    second = own.start(flow)
+    own.start(own.flow())
 
-    grid = execute(any_core.conn, flow_grid(flow))
+    grid = execute(own.conn, flow_grid(flow))
 
     assert (grid.steps, [run.run_id for run in grid.runs]) == (["a", "m", "b"], [second, first])
     assert [(run.status, run.steps) for run in grid.runs] == [
         ("started", {"a": "started", "m": "created", "b": "created"}),
         ("failed", {"a": "completed", "m": "failed", "b": "created"}),
     ]
-    assert [run.run_id for run in execute(any_core.conn, flow_grid(flow, 1)).runs] == [second]
-    assert execute(any_core.conn, flow_grid("unknown")).runs == []
+    assert [run.run_id for run in execute(own.conn, flow_grid(flow, 1)).runs] == [second]
+    assert execute(own.conn, flow_grid("unknown")).runs == []
 
 
-def test_what_needs_attention_is_counted(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow(max_attempts=1)
-    worker = any_core.worker(flow)
-    runs = [any_core.start(flow) for _ in range(6)]
-    asked, needing, slept, held, failed, cancelled = any_core.claim(flow, worker, max_tasks=6)
-    nothing = execute(any_core.conn, overview_counts())
+def test_what_needs_attention_is_counted(own: LeaseDatabase) -> None:
+    flow = own.flow(max_attempts=1)
+    worker = own.worker(flow)
+    runs = [own.start(flow) for _ in range(6)]
+    asked, needing, slept, held, failed, cancelled = own.claim(flow, worker, max_tasks=6)
+    nothing = execute(own.conn, overview_counts())
 
-    any_core.suspend(asked, APPROVAL)
-    any_core.suspend(needing, {"kind": "need", "needs": ["human.review", "big"]})
-    any_core.suspend(slept)
-    any_core.fail(failed, "boom", retry=False)
-    any_core.cancel(cancelled.run_id)
-    found = execute(any_core.conn, overview_counts())
-    any_core.lapse(held)
-    any_core.do("update pgflowd.waits set kind = 'quarantined', name = null where kind = 'signal'")
-    any_core.do("update pgflow.runs set started_at = started_at - interval '2 days'")
-    later = execute(any_core.conn, overview_counts())
+    own.suspend(asked, APPROVAL)
+    own.suspend(needing, {"kind": "need", "needs": ["human.review", "big"]})
+    own.suspend(slept)
+    own.fail(failed, "boom", retry=False)
+    own.cancel(cancelled.run_id)
+    found = execute(own.conn, overview_counts())
+    own.lapse(held)
+    own.do("update pgflowd.waits set kind = 'quarantined', name = null where kind = 'signal'")
+    own.do("update pgflow.runs set started_at = started_at - interval '2 days'")
+    later = execute(own.conn, overview_counts())
 
     assert len(runs) == 6
     assert nothing == OverviewCounts(0, 0, 0, 0, 0)
@@ -160,16 +157,16 @@ def test_what_needs_attention_is_counted(any_core: LeaseDatabase) -> None:
     assert later == OverviewCounts(failed=0, people=1, quarantined=1, stalled=1, dead=1)
 
 
-def test_failed_attempts_are_read_from_the_newest_on(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("m*", max_attempts=1)
-    run = any_core.start(flow, [1, 2, 3])
-    for task in any_core.claim(flow, any_core.worker(flow), max_tasks=3):
-        any_core.release(task)
-    any_core.do("update pgflowd.attempts set ended_at = now()")  # all at once
-    everything = execute(any_core.conn, failed_attempts(run))
+def test_failed_attempts_are_read_from_the_newest_on(own: LeaseDatabase) -> None:
+    flow = own.flow("m*", max_attempts=1)
+    run = own.start(flow, [1, 2, 3])
+    for task in own.claim(flow, own.worker(flow), max_tasks=3):
+        own.release(task)
+    own.do("update pgflowd.attempts set ended_at = now()")  # all at once
+    everything = execute(own.conn, failed_attempts(run))
 
-    newest = execute(any_core.conn, failed_attempts(run, most=2))
-    before = execute(any_core.conn, failed_attempts(run, most=2, before=newest[0]))
+    newest = execute(own.conn, failed_attempts(run, most=2))
+    before = execute(own.conn, failed_attempts(run, most=2, before=newest[0]))
 
     assert len(everything) == 3
     assert (before, newest) == (everything[:1], everything[1:])

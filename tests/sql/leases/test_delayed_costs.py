@@ -93,18 +93,18 @@ def test_messages_that_wait_cost_nothing(own: LeaseDatabase, wait: Wait) -> None
 
 
 @covers("database 15")
-def test_a_claim_on_any_core_reads_by_the_index_of_what_is_due(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    worker = any_core.worker(flow)
-    any_core.rows(SEND, flow, MANY)
-    any_core.start(flow)
-    any_core.do(f"vacuum pgmq.q_{flow}")
+def test_a_claim_on_own_reads_by_the_index_of_what_is_due(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    worker = own.worker(flow)
+    own.rows(SEND, flow, MANY)
+    own.start(flow)
+    own.do(f"vacuum pgmq.q_{flow}")
 
-    with any_core.conn.transaction(force_rollback=True):
+    with own.conn.transaction(force_rollback=True):
         claim = "select * from pgflowd.claim(%s, %s, 5)"
-        assert rows_read(any_core.conn, claim, flow, worker) < 100
-    with any_core.conn.transaction(force_rollback=True):
-        assert len(any_core.claim(flow, worker)) == 1
+        assert rows_read(own.conn, claim, flow, worker) < 100
+    with own.conn.transaction(force_rollback=True):
+        assert len(own.claim(flow, worker)) == 1
 
 
 @covers("database 15")
@@ -123,13 +123,13 @@ def test_status_counts_to_ten_thousand(own: LeaseDatabase) -> None:
     assert read[1] <= read[0] + MORE
 
 
-def test_what_was_visible_for_longest_is_claimed_first(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    worker = any_core.worker(flow)
-    first, second, third = (any_core.start(flow) for _ in range(3))
-    any_core.fail(any_core.claim_one(flow, worker, max_tasks=1), delay="0 s")
+def test_what_was_visible_for_longest_is_claimed_first(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    worker = own.worker(flow)
+    first, second, third = (own.start(flow) for _ in range(3))
+    own.fail(own.claim_one(flow, worker, max_tasks=1), delay="0 s")
 
-    assert [any_core.claim_one(flow, worker, max_tasks=1).run_id for _ in range(3)] == [
+    assert [own.claim_one(flow, worker, max_tasks=1).run_id for _ in range(3)] == [
         second,
         third,
         first,

@@ -25,7 +25,7 @@ VIOLATIONS = "select * from pgflowd.violations()"
 @pytest.fixture(params=["all", "failures", "off"])
 def db(pgflow_db: ScratchDatabase, request: pytest.FixtureRequest) -> Iterator[LeaseDatabase]:
     """Our own core, with each history."""
-    database = LeaseDatabase(pgflow_db.dsn, "own", request.param)
+    database = LeaseDatabase(pgflow_db.dsn, request.param)
     yield database
     database.close()
 

@@ -62,8 +62,8 @@ def test_one_bad_element_spoils_no_other(db: LeaseDatabase) -> None:
 
 
 @pytest.mark.parametrize("bad", ["run_id", "task_index", "token"])
-def test_rubbish_in_an_element_spoils_no_other(any_core: LeaseDatabase, bad: str) -> None:
-    db = any_core
+def test_rubbish_in_an_element_spoils_no_other(own: LeaseDatabase, bad: str) -> None:
+    db = own
     flow = db.flow("a", "b")
     db.start(flow)
     one, other = db.claim(flow, db.worker(flow))
@@ -169,19 +169,19 @@ def test_a_deadlock_is_raised_so_that_the_batch_is_sent_again(own: LeaseDatabase
     assert [answer.verdict for answer in own.report(*map(element, tasks))] == ["completed"] * 2
 
 
-def test_more_than_two_hundred_elements_are_refused(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    any_core.start(flow)
-    task = any_core.claim_one(flow, any_core.worker(flow))
+def test_more_than_two_hundred_elements_are_refused(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    own.start(flow)
+    task = own.claim_one(flow, own.worker(flow))
 
     with pytest.raises(psycopg.Error, match="up to 200 elements") as refused:
-        any_core.report(*[element(task)] * 201)
+        own.report(*[element(task)] * 201)
 
     assert refused.value.sqlstate == "22023"
 
 
-def test_an_empty_batch_is_answered_by_nothing(any_core: LeaseDatabase) -> None:
-    assert any_core.report() == []
+def test_an_empty_batch_is_answered_by_nothing(own: LeaseDatabase) -> None:
+    assert own.report() == []
 
 
 def test_failures_of_one_run_in_a_batch_fail_it_once(db: LeaseDatabase) -> None:
@@ -214,8 +214,8 @@ def test_without_retry_a_task_fails_for_good(db: LeaseDatabase) -> None:
     assert [db.task(run).attempts_count for run in runs] == [5, 5]
 
 
-def test_a_delay_larger_than_an_integer_does_no_harm(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_delay_larger_than_an_integer_does_no_harm(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow(max_attempts=100, base_delay=1000)
     runs = [db.start(flow), db.start(flow)]
     db.do("update pgflow.step_tasks set attempts_count = 40")

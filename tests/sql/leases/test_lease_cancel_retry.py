@@ -41,8 +41,8 @@ def test_a_cancelled_run_ends_at_once_with_all_that_is_open(db: LeaseDatabase) -
     assert db.fail(first["other"]) == "late"
 
 
-def test_a_cancel_wakes_the_worker_so_that_it_sends_a_heartbeat(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_cancel_wakes_the_worker_so_that_it_sends_a_heartbeat(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     db.claim(flow, db.worker(flow))
@@ -55,8 +55,8 @@ def test_a_cancel_wakes_the_worker_so_that_it_sends_a_heartbeat(any_core: LeaseD
     assert received.payload == flow
 
 
-def test_a_cancel_stores_its_author_and_reason(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_cancel_stores_its_author_and_reason(own: LeaseDatabase) -> None:
+    db = own
     run = db.start(db.flow())
     db.cancel(run)
 
@@ -85,14 +85,14 @@ def test_a_cancel_sends_the_events_of_a_failure(own: LeaseDatabase) -> None:
     assert "enough" not in str(received)
 
 
-def test_a_second_cancel_is_repeated(any_core: LeaseDatabase) -> None:
-    run = any_core.start(any_core.flow())
-    assert any_core.cancel(run) == "cancelled"
-    assert any_core.cancel(run) == "repeated"
+def test_a_second_cancel_is_repeated(own: LeaseDatabase) -> None:
+    run = own.start(own.flow())
+    assert own.cancel(run) == "cancelled"
+    assert own.cancel(run) == "repeated"
 
 
-def test_an_ended_or_unknown_run_cannot_be_cancelled(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_an_ended_or_unknown_run_cannot_be_cancelled(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     db.complete(db.claim_one(flow, db.worker(flow)))
@@ -106,9 +106,9 @@ def test_an_ended_or_unknown_run_cannot_be_cancelled(any_core: LeaseDatabase) ->
 
 
 def test_a_task_claimed_just_before_the_transaction_of_the_cancel_does_no_harm(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow()
     run = db.start(flow)
     older = db.connect()
@@ -182,9 +182,9 @@ def test_what_still_runs_ends_before_a_retried_task_begins_anew(
 
 @covers("database 8")
 def test_a_retried_task_whose_worker_is_gone_begins_anew_by_recovery(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b", "c", max_attempts=1)
     run = db.start(flow)
     worker = db.worker(flow)
@@ -240,8 +240,8 @@ def test_a_retry_after_a_type_violation_asks_the_step_again(db: LeaseDatabase) -
     assert db.status(run) == "completed"
 
 
-def test_a_retry_starts_what_had_become_ready(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_retry_starts_what_had_become_ready(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b", "z:a", max_attempts=1)
     run = db.start(flow)
     worker = db.worker(flow)
@@ -278,8 +278,8 @@ def test_a_cancelled_run_is_retried_only_on_request(db: LeaseDatabase) -> None:
     assert db.cancel(db.start(flow)) == "cancelled"
 
 
-def test_only_a_failed_run_is_retried(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_only_a_failed_run_is_retried(own: LeaseDatabase) -> None:
+    db = own
     run = db.start(db.flow())
 
     with pytest.raises(psycopg.Error, match="has not failed: it is started") as refused:

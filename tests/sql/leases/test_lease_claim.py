@@ -11,8 +11,8 @@ import pytest
 from support.leases import LeaseDatabase, element
 
 
-def test_a_claim_takes_no_more_than_asked_for(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_claim_takes_no_more_than_asked_for(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("m*")
     db.start(flow, list(range(5)))
 
@@ -24,8 +24,8 @@ def test_a_claim_takes_no_more_than_asked_for(any_core: LeaseDatabase) -> None:
     assert len(db.claim(flow, db.worker(flow), 10)) == 2
 
 
-def test_inputs_are_those_of_the_contract(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_inputs_are_those_of_the_contract(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "m*:a", "z:a+m")
     db.start(flow, {"n": 1})
     worker = db.worker(flow)
@@ -62,10 +62,8 @@ def test_a_first_attempt_tells_how_long_it_could_have_been_claimed(own: LeaseDat
 
 
 @pytest.mark.parametrize("column", ["deprecated_at", "stopped_at"])
-def test_a_worker_that_leaves_gets_nothing(any_core: LeaseDatabase, column: str) -> None:
-    db = any_core
-    if db.core == "0.8":
-        column = "deprecated_at"  # the only one there
+def test_a_worker_that_leaves_gets_nothing(own: LeaseDatabase, column: str) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     worker = db.worker(flow)
@@ -77,8 +75,8 @@ def test_a_worker_that_leaves_gets_nothing(any_core: LeaseDatabase, column: str)
     assert message.read_ct == 0
 
 
-def test_an_unknown_worker_or_flow_is_not_found(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_an_unknown_worker_or_flow_is_not_found(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
 
@@ -111,25 +109,6 @@ def test_a_claim_reads_on_three_times_at_most(own: LeaseDatabase) -> None:
     assert own.claim(flow, worker, 5) == []
     assert len(own.queue(flow)) == 6
     assert len(own.claim(flow, worker, 5)) == 1
-
-
-def test_a_message_of_a_flow_that_shares_the_queue_is_left_to_it(any_core: LeaseDatabase) -> None:
-    db = any_core
-    if db.core != "0.8":
-        return  # a core that refuses slugs equal but for case has no such queue
-    flow = db.flow()
-    db.do("update pgmq.meta set queue_name = upper(queue_name)")
-    db.do("select pgmq.create(%s)", flow)
-    shout = flow.upper()
-    db.do("select pgflow.create_flow(%s)", shout)
-    db.do("select pgflow.add_step(%s, 'a')", shout)
-    run = db.start(shout)
-
-    assert db.claim(flow, db.worker(flow)) == []
-
-    (message,) = db.queue(flow).values()
-    db.do("select pgmq.set_vt(%s, %s, 0)", flow, message.msg_id)
-    assert db.claim_one(shout, db.worker(shout)).run_id == run
 
 
 def test_the_message_of_a_task_at_work_is_hidden_until_its_lease_ends(db: LeaseDatabase) -> None:
@@ -189,8 +168,8 @@ def test_all_work_gets_done_without_any_sweeper(db: LeaseDatabase) -> None:
     assert db.status(run) == "completed"
 
 
-def test_a_claim_closes_what_an_unfenced_recovery_left_open(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_claim_closes_what_an_unfenced_recovery_left_open(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     lost = db.claim_one(flow, db.worker(flow))

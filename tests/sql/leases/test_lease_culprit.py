@@ -13,7 +13,6 @@ import pytest
 from support.covers import covers
 from support.leases import LeaseDatabase
 
-POISONED = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all")]
 POISON = """
     create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
     returns jsonb language plpgsql stable as $$
@@ -43,15 +42,16 @@ def joined_steps(db: LeaseDatabase, **options: Any) -> str:
 
 @covers("database 1", "outside 1")
 def test_inputs_of_more_than_256_mb_fail_their_task_before_any_handler(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = joined_steps(db)
     (run,) = ready_to_join(db, flow)
     db.do("create table large as select to_jsonb(repeat('x', 140000000)) as value")
-    table = "step_tasks" if db.core == "0.8" else "step_states"
     output = "(select large.value from large)"
-    query = f"update pgflow.{table} set output = {output} where run_id = %s and step_slug <> 'j'"
+    query = (
+        f"update pgflow.step_states set output = {output} where run_id = %s and step_slug <> 'j'"
+    )
     db.do(query, run)
     innocent = db.start(flow)
 
@@ -63,8 +63,7 @@ def test_inputs_of_more_than_256_mb_fail_their_task_before_any_handler(
     assert attempt.outcome == "failed"
     assert attempt.error_message.startswith("the task could not be started: ")
     assert attempt.error_message.endswith(" (54000)")
-    if db.core != "0.8":
-        assert "the input of step j would be larger than 256 MB" in attempt.error_message
+    assert "the input of step j would be larger than 256 MB" in attempt.error_message
     assert db.claim(flow, db.worker(flow)) == []
 
 
@@ -86,7 +85,6 @@ def test_one_culprit_of_many_is_found_and_its_attempt_spent(own: LeaseDatabase) 
 
 
 @covers("database 1")
-@pytest.mark.parametrize("db", POISONED, indirect=True)
 def test_the_last_attempt_that_cannot_be_started_ends_the_run(db: LeaseDatabase) -> None:
     flow = joined_steps(db, max_attempts=2, base_delay=30)
     (run,) = ready_to_join(db, flow)
@@ -188,9 +186,9 @@ def test_a_notice_says_which_task_could_not_be_started(own: LeaseDatabase) -> No
 
 
 @covers("outside 1")
-def test_a_message_whose_id_the_archive_has_already_stops_nothing(any_core: LeaseDatabase) -> None:
+def test_a_message_whose_id_the_archive_has_already_stops_nothing(own: LeaseDatabase) -> None:
     """As after a logical migration that left the sequences behind."""
-    db = any_core
+    db = own
     flow = db.flow("a", "b")
     db.start(flow)
     send = "select pgmq.send(%s, '{}')"

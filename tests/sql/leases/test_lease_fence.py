@@ -104,9 +104,9 @@ def test_a_lapsed_lease_that_nobody_took_revives_by_a_beat(db: LeaseDatabase) ->
 
 @pytest.mark.parametrize("verb", ["complete", "fail", "release"])
 def test_the_same_report_again_is_repeated_and_changes_nothing(
-    any_core: LeaseDatabase, verb: str
+    own: LeaseDatabase, verb: str
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b:a")
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -120,8 +120,8 @@ def test_the_same_report_again_is_repeated_and_changes_nothing(
     assert (db.task(run), db.rows("select * from pgflowd.attempts")) == before
 
 
-def test_another_report_than_the_recorded_one_is_lost(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_another_report_than_the_recorded_one_is_lost(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -133,8 +133,8 @@ def test_another_report_than_the_recorded_one_is_lost(any_core: LeaseDatabase) -
     assert refused.value.sqlstate == "PF001"
 
 
-def test_a_token_of_another_task_or_of_none_is_refused(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_token_of_another_task_or_of_none_is_refused(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b")
     db.start(flow)
     one, other = db.claim(flow, db.worker(flow))
@@ -147,8 +147,8 @@ def test_a_token_of_another_task_or_of_none_is_refused(any_core: LeaseDatabase) 
     assert [db.complete(task) for task in (one, other)] == ["completed", "completed"]
 
 
-def test_an_unknown_task_is_not_found(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_an_unknown_task_is_not_found(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -176,8 +176,8 @@ def test_a_task_done_by_an_unfenced_worker_is_lost_and_counted_once(db: LeaseDat
     assert db.value(query, run) == 1
 
 
-def test_a_report_that_an_unfenced_worker_only_delayed_continues(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_report_that_an_unfenced_worker_only_delayed_continues(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))

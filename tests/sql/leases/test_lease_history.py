@@ -75,8 +75,8 @@ def test_texts_are_cut_to_what_we_keep(db: LeaseDatabase) -> None:
     assert len(db.task(run).error_message) == 4000
 
 
-def test_a_failure_without_words_gets_some(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_failure_without_words_gets_some(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b")
     run = db.start(flow)
     one, other = sorted(db.claim(flow, db.worker(flow)), key=lambda task: task.step_slug)
@@ -89,9 +89,9 @@ def test_a_failure_without_words_gets_some(any_core: LeaseDatabase) -> None:
 
 
 def test_an_open_attempt_that_its_task_no_longer_names_reads_as_lost(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))

@@ -10,8 +10,8 @@ from support.covers import covers
 from support.leases import Connection, LeaseDatabase, element
 
 
-def test_two_reports_of_one_attempt_record_it_once(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_two_reports_of_one_attempt_record_it_once(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -53,9 +53,9 @@ def test_a_report_that_meets_a_recovery_is_lost(db: LeaseDatabase) -> None:
 
 
 def test_a_cancel_that_meets_the_last_completion_finds_the_run_ended(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -112,8 +112,8 @@ def test_a_report_that_meets_a_retry_is_late_and_begins_the_task_anew(db: LeaseD
     assert len(db.claim(flow, db.worker(flow))) == 2
 
 
-def test_a_report_that_meets_an_unfenced_one_is_lost(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_report_that_meets_an_unfenced_one_is_lost(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))

@@ -27,8 +27,8 @@ def test_a_release_gives_the_attempt_back(db: LeaseDatabase) -> None:
     assert db.complete(db.claim_one(flow, worker)) == "completed"
 
 
-def test_a_release_with_a_delay_hides_the_task(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_release_with_a_delay_hides_the_task(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -39,8 +39,8 @@ def test_a_release_with_a_delay_hides_the_task(any_core: LeaseDatabase) -> None:
     assert not db.queue(flow)[task.msg_id].visible
 
 
-def test_what_is_made_visible_is_made_known(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_what_is_made_visible_is_made_known(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     worker = db.worker(flow)
@@ -77,14 +77,14 @@ def test_a_dead_workers_tasks_are_visible_at_once_and_unspent(db: LeaseDatabase)
     assert db.complete(alive) == "completed"
 
 
-def test_a_killed_worker_without_tasks_releases_nothing(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    assert any_core.crashed(any_core.worker(flow)) == 0
+def test_a_killed_worker_without_tasks_releases_nothing(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    assert own.crashed(own.worker(flow)) == 0
 
 
 @covers("row 7")
-def test_several_sweeps_give_each_lost_task_back_once(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_several_sweeps_give_each_lost_task_back_once(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("m*")
     db.start(flow, list(range(200)))
     for _ in range(4):
@@ -105,8 +105,8 @@ def test_several_sweeps_give_each_lost_task_back_once(any_core: LeaseDatabase) -
     } == {0}
 
 
-def test_a_sweep_takes_no_more_than_its_maximum(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_sweep_takes_no_more_than_its_maximum(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("m*")
     db.start(flow, list(range(10)))
     dead = db.worker(flow)
@@ -188,8 +188,8 @@ def test_a_task_at_the_crash_limit_is_left_to_the_sweeper(db: LeaseDatabase) -> 
     assert db.status(run) == "failed"
 
 
-def test_a_sweep_does_not_wait_for_a_locked_run(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_sweep_does_not_wait_for_a_locked_run(own: LeaseDatabase) -> None:
+    db = own
     db.set("crash_limit", 1)
     flow = db.flow()
     run = db.start(flow)
@@ -240,8 +240,8 @@ def test_an_unfenced_workers_task_is_given_back_three_times_and_then_fails(
     assert not db.queue(flow)
 
 
-def test_a_sweep_returns_what_it_recovered_and_what_it_gave_up(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_sweep_returns_what_it_recovered_and_what_it_gave_up(own: LeaseDatabase) -> None:
+    db = own
     db.set("crash_limit", 4)
     ours, theirs = db.flow(max_attempts=9), db.flow(max_attempts=9)
     runs = [db.start(ours), db.start(theirs)]
@@ -259,8 +259,8 @@ def test_a_sweep_returns_what_it_recovered_and_what_it_gave_up(any_core: LeaseDa
     assert db.sweep() == (0, 0)
 
 
-def test_a_sweep_after_a_crash_returns_what_it_gave_up(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_sweep_after_a_crash_returns_what_it_gave_up(own: LeaseDatabase) -> None:
+    db = own
     db.set("crash_limit", 2)
     flow = db.flow(max_attempts=9)
     run = db.start(flow)
@@ -280,8 +280,8 @@ def notices(conn: Connection) -> list[tuple[str, str]]:
     return said
 
 
-def test_a_notice_names_the_run_that_a_sweep_failed(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_notice_names_the_run_that_a_sweep_failed(own: LeaseDatabase) -> None:
+    db = own
     db.set("crash_limit", 1)
     flow = db.flow()
     run = db.start(flow)
@@ -310,10 +310,8 @@ def test_a_run_that_continues_without_a_given_up_task_is_not_reported(own: Lease
     assert said == []
 
 
-def test_what_upstreams_recovery_gave_up_is_failed(any_core: LeaseDatabase) -> None:
-    db = any_core
-    if db.core == "0.8":
-        return  # it recovers nothing
+def test_what_upstreams_recovery_gave_up_is_failed(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     (task,) = db.upstream_claim(flow, db.worker(flow))
@@ -327,11 +325,9 @@ def test_what_upstreams_recovery_gave_up_is_failed(any_core: LeaseDatabase) -> N
 
 @pytest.mark.parametrize("leased", [False, True])
 def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
-    any_core: LeaseDatabase, leased: bool
+    own: LeaseDatabase, leased: bool
 ) -> None:
-    db = any_core
-    if db.core == "0.8":
-        return  # it recovers nothing
+    db = own
     flow = db.flow(max_attempts=9)
     run = db.start(flow)
     worker = db.worker(flow)
@@ -349,10 +345,8 @@ def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
 
 
 @covers("row 86")
-def test_upstreams_recovery_takes_no_task_with_heartbeats(any_core: LeaseDatabase) -> None:
-    db = any_core
-    if db.core == "0.8":
-        return  # it recovers nothing
+def test_upstreams_recovery_takes_no_task_with_heartbeats(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow(timeout=60)
     db.start(flow)
     worker = db.worker(flow)
@@ -365,8 +359,8 @@ def test_upstreams_recovery_takes_no_task_with_heartbeats(any_core: LeaseDatabas
     assert db.complete(task) == "completed"
 
 
-def test_a_heartbeat_takes_back_what_upstreams_recovery_put_back(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_heartbeat_takes_back_what_upstreams_recovery_put_back(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     worker = db.worker(flow)
@@ -395,9 +389,9 @@ def test_a_task_put_back_and_not_claimed_since_may_report(db: LeaseDatabase) -> 
 
 
 def test_a_lost_attempt_of_an_ended_run_is_closed_and_its_task_left(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
     worker = db.worker(flow)

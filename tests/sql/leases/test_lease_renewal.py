@@ -22,9 +22,9 @@ def test_a_heartbeat_has_a_verdict_for_each_token(db: LeaseDatabase) -> None:
 
 
 def test_a_heartbeat_of_another_worker_finds_the_token_lost_and_changes_nothing(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
@@ -49,8 +49,8 @@ def test_a_heartbeat_returns_cancel_when_run_or_step_has_ended(db: LeaseDatabase
     assert db.heartbeat(worker, *held) == ["cancel", "cancel", "cancel"]
 
 
-def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     worker = db.worker(flow)
@@ -62,8 +62,8 @@ def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(any_core: Lease
     assert db.value("select count(*) from pgflowd.attempts") == 0
 
 
-def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b")
     run = db.start(flow)
     worker = db.worker(flow)
@@ -77,6 +77,6 @@ def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(any_core: LeaseD
     assert db.task(run, "b").started_at > before
 
 
-def test_a_heartbeat_without_tokens_returns_no_rows(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    assert any_core.heartbeat(any_core.worker(flow)) == []
+def test_a_heartbeat_without_tokens_returns_no_rows(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    assert own.heartbeat(own.worker(flow)) == []

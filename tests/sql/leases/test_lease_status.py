@@ -7,8 +7,8 @@ from __future__ import annotations
 from support.leases import LeaseDatabase
 
 
-def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_flow_status_counts_what_is_at_work_ready_and_delayed(own: LeaseDatabase) -> None:
+    db = own
     flow, idle = db.flow("m*"), db.flow()
     db.start(flow, [1, 2, 3, 4, 5])
     worker = db.worker(flow)
@@ -23,15 +23,15 @@ def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: LeaseDat
     assert tuple(status[idle])[1:] == (0, 0, 0, None, 0)
 
 
-def test_flow_status_outlives_a_queue(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    any_core.do("select pgmq.drop_queue(%s)", flow)
+def test_flow_status_outlives_a_queue(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    own.do("select pgmq.drop_queue(%s)", flow)
 
-    assert any_core.row("select queued from pgflowd.flow_status").queued == 0
+    assert own.row("select queued from pgflowd.flow_status").queued == 0
 
 
-def test_worker_status_counts_what_each_worker_holds(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_worker_status_counts_what_each_worker_holds(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("m*")
     db.start(flow, [1, 2, 3])
     busy, idle = db.worker(flow), db.worker(flow)
@@ -43,8 +43,8 @@ def test_worker_status_counts_what_each_worker_holds(any_core: LeaseDatabase) ->
     assert {tuple(row) for row in rows} == {(busy, 2, False), (idle, 0, True)}
 
 
-def test_attempt_history_shows_which_attempts_are_live(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_attempt_history_shows_which_attempts_are_live(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b")
     db.start(flow)
     one, other = db.claim(flow, db.worker(flow))

@@ -68,9 +68,9 @@ def test_a_task_whose_message_is_there_gets_no_other(db: LeaseDatabase) -> None:
 @covers("outside 4")
 @pytest.mark.parametrize("act", ["claim", "report", "delete", "retry"])
 def test_a_message_that_another_transaction_moves_is_left_to_it(
-    any_core: LeaseDatabase, act: str
+    own: LeaseDatabase, act: str
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
     worker = db.worker(flow)
@@ -98,8 +98,8 @@ def test_a_message_that_another_transaction_moves_is_left_to_it(
 
 
 @covers("outside 4")
-def test_two_sweeps_at_once_send_one_message(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_two_sweeps_at_once_send_one_message(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "b")
     db.start(flow)
     purge(db, flow)
@@ -160,12 +160,12 @@ def test_a_look_reads_some_pages_and_the_next_one_those_before(own: LeaseDatabas
     assert own.task(oldest).message_id == 6001
 
 
-def test_recovery_by_an_operator_sends_new_messages_too(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    any_core.start(flow)
-    purge(any_core, flow)
+def test_recovery_by_an_operator_sends_new_messages_too(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    own.start(flow)
+    purge(own, flow)
 
-    assert any_core.recover() == 1
+    assert own.recover() == 1
 
 
 def test_a_flow_whose_queue_is_gone_is_left_alone(own: LeaseDatabase) -> None:

@@ -37,12 +37,12 @@ def violated(db: LeaseDatabase) -> list[str]:
     return [row.invariant for row in db.rows("select * from pgflowd.violations()")]
 
 
-def test_runs_are_found_by_their_last_digits(any_core: LeaseDatabase):
-    flow = any_core.flow()
-    first, second = any_core.start(flow), any_core.start(flow)
+def test_runs_are_found_by_their_last_digits(own: LeaseDatabase):
+    flow = own.flow()
+    first, second = own.start(flow), own.start(flow)
 
     def found(digits: str) -> list[object]:
-        return [row.run_id for row in any_core.rows("select * from pgflowd.find_runs(%s)", digits)]
+        return [row.run_id for row in own.rows("select * from pgflowd.find_runs(%s)", digits)]
 
     assert found(first.hex[-8:]) == [first]
     assert found(second.hex) == [second]
@@ -50,16 +50,16 @@ def test_runs_are_found_by_their_last_digits(any_core: LeaseDatabase):
     assert found("zz") == []
 
 
-def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "b:a", max_attempts=1)
-    failed, ended, active = (any_core.start(flow) for _ in range(3))
-    worker = any_core.worker(flow)
-    tasks = {task.run_id: task for task in any_core.claim(flow, worker)}
-    any_core.fail(tasks[failed], "no such customer")
-    any_core.complete(tasks[ended])
-    any_core.rows("select pgflowd.cancel(%s, 'enough', 'anna')", ended)
+def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(own: LeaseDatabase):
+    flow = own.flow("a", "b:a", max_attempts=1)
+    failed, ended, active = (own.start(flow) for _ in range(3))
+    worker = own.worker(flow)
+    tasks = {task.run_id: task for task in own.claim(flow, worker)}
+    own.fail(tasks[failed], "no such customer")
+    own.complete(tasks[ended])
+    own.rows("select pgflowd.cancel(%s, 'enough', 'anna')", ended)
 
-    rows = {row.run_id: row for row in any_core.rows("select * from pgflowd.list_runs(%s)", flow)}
+    rows = {row.run_id: row for row in own.rows("select * from pgflowd.list_runs(%s)", flow)}
 
     assert {run: row.status for run, row in rows.items()} == {
         failed: "failed", ended: "cancelled", active: "started",
@@ -69,17 +69,15 @@ def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(any_core: Lea
     assert rows[active].ended_at is None
 
 
-def test_the_steps_of_a_run_are_counted_by_status(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "m*:a", "z:m", max_attempts=4, timeout=30)
-    run = any_core.start(flow)
-    worker = any_core.worker(flow)
-    any_core.complete(any_core.claim_one(flow, worker), [1, 2, 3])
-    first, second = any_core.claim(flow, worker, max_tasks=2)
-    any_core.complete(first)
+def test_the_steps_of_a_run_are_counted_by_status(own: LeaseDatabase):
+    flow = own.flow("a", "m*:a", "z:m", max_attempts=4, timeout=30)
+    run = own.start(flow)
+    worker = own.worker(flow)
+    own.complete(own.claim_one(flow, worker), [1, 2, 3])
+    first, second = own.claim(flow, worker, max_tasks=2)
+    own.complete(first)
 
-    steps = {
-        row.step_slug: row for row in any_core.rows("select * from pgflowd.run_steps(%s)", run)
-    }
+    steps = {row.step_slug: row for row in own.rows("select * from pgflowd.run_steps(%s)", run)}
 
     assert list(steps) == ["a", "m", "z"]
     many = steps["m"]
@@ -91,106 +89,106 @@ def test_the_steps_of_a_run_are_counted_by_status(any_core: LeaseDatabase):
     assert second is not None
 
 
-def test_troubles_are_the_attempts_without_an_output(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "b", base_delay=9)
-    run = any_core.start(flow)
-    one, other = any_core.claim(flow, any_core.worker(flow))
-    any_core.complete(other)
-    any_core.fail(one, "boom")
+def test_troubles_are_the_attempts_without_an_output(own: LeaseDatabase):
+    flow = own.flow("a", "b", base_delay=9)
+    run = own.start(flow)
+    one, other = own.claim(flow, own.worker(flow))
+    own.complete(other)
+    own.fail(one, "boom")
 
-    (trouble,) = any_core.rows("select * from pgflowd.run_troubles(%s)", run)
+    (trouble,) = own.rows("select * from pgflowd.run_troubles(%s)", run)
 
     assert (trouble.step_slug, trouble.attempt, trouble.max_attempts) == (one.step_slug, 1, 3)
     assert (trouble.outcome, trouble.error_message) == ("failed", "boom")
     assert trouble.next_at > trouble.ended_at
-    later = any_core.rows("select * from pgflowd.run_troubles(%s, now() + interval '1 h')", run)
+    later = own.rows("select * from pgflowd.run_troubles(%s, now() + interval '1 h')", run)
     assert later == []
 
 
-def test_a_shape_has_the_options_in_force(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "m*:a", timeout=77)
+def test_a_shape_has_the_options_in_force(own: LeaseDatabase):
+    flow = own.flow("a", "m*:a", timeout=77)
 
-    shape = any_core.value("select pgflowd.flow_shape(%s)", flow)
+    shape = own.value("select pgflowd.flow_shape(%s)", flow)
 
     assert [step["slug"] for step in shape["steps"]] == ["a", "m"]
     assert shape["steps"][1]["stepType"] == "map"
     assert shape["steps"][1]["dependencies"] == ["a"]
     assert shape["options"]["timeout"] == 77
-    assert any_core.value("select pgflowd.flow_shape('nowhere')") is None
+    assert own.value("select pgflowd.flow_shape('nowhere')") is None
 
 
-def test_flows_are_listed_with_their_open_work(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "b")
-    any_core.start(flow)
-    any_core.claim(flow, any_core.worker(flow), max_tasks=1)
+def test_flows_are_listed_with_their_open_work(own: LeaseDatabase):
+    flow = own.flow("a", "b")
+    own.start(flow)
+    own.claim(flow, own.worker(flow), max_tasks=1)
 
-    row = next(row for row in any_core.rows("select * from pgflowd.list_flows()")
+    row = next(row for row in own.rows("select * from pgflowd.list_flows()")
                if row.flow_slug == flow)  # fmt: skip
 
     assert (row.steps, row.queued, row.running, row.active_runs, row.workers) == (2, 1, 1, 1, 1)
     assert row.is_watched and row.oldest_queued_at is not None
-    assert any_core.value("select pgflowd.active_runs(%s)", flow) == 1
+    assert own.value("select pgflowd.active_runs(%s)", flow) == 1
 
 
-def test_a_requeued_task_goes_to_another_and_the_first_has_lost_it(any_core: LeaseDatabase):
-    flow = any_core.flow()
-    run = any_core.start(flow)
-    task = any_core.claim_one(flow, any_core.worker(flow))
-    assert stalled(any_core) == []
-    assert not requeue(any_core, run)
-    any_core.do(LAPSE)
+def test_a_requeued_task_goes_to_another_and_the_first_has_lost_it(own: LeaseDatabase):
+    flow = own.flow()
+    run = own.start(flow)
+    task = own.claim_one(flow, own.worker(flow))
+    assert stalled(own) == []
+    assert not requeue(own, run)
+    own.do(LAPSE)
 
-    assert stalled(any_core) == [("a", 0, "its lease lapsed")]
-    assert requeue(any_core, run)
-    assert not requeue(any_core, run)
+    assert stalled(own) == [("a", 0, "its lease lapsed")]
+    assert requeue(own, run)
+    assert not requeue(own, run)
 
-    again = any_core.claim_one(flow, any_core.worker(flow))
+    again = own.claim_one(flow, own.worker(flow))
     assert again.token > task.token and again.attempt == 1
     with pytest.raises(psycopg.Error) as lost:
-        any_core.complete(task)
+        own.complete(task)
     assert lost.value.sqlstate == "PF001"
-    any_core.complete(again)
-    assert any_core.status(run) == "completed"
-    assert violated(any_core) == []
+    own.complete(again)
+    assert own.status(run) == "completed"
+    assert violated(own) == []
 
 
-def test_a_task_of_a_worker_without_leases_is_stalled_after_its_timeout(any_core: LeaseDatabase):
-    flow = any_core.flow(timeout=5)
-    run = any_core.start(flow)
-    any_core.claim_one(flow, any_core.worker(flow))
-    any_core.do("delete from pgflowd.attempts")
-    any_core.do(
+def test_a_task_of_a_worker_without_leases_is_stalled_after_its_timeout(own: LeaseDatabase):
+    flow = own.flow(timeout=5)
+    run = own.start(flow)
+    own.claim_one(flow, own.worker(flow))
+    own.do("delete from pgflowd.attempts")
+    own.do(
         "update pgflow.step_tasks set queued_at = now() - interval '2 h',"
         " started_at = now() - interval '1 h'"
     )
 
-    assert stalled(any_core) == [("a", 0, "its timeout has passed")]
-    assert requeue(any_core, run)
-    any_core.complete(any_core.claim_one(flow, any_core.worker(flow)))
-    assert any_core.status(run) == "completed"
+    assert stalled(own) == [("a", 0, "its timeout has passed")]
+    assert requeue(own, run)
+    own.complete(own.claim_one(flow, own.worker(flow)))
+    assert own.status(run) == "completed"
 
 
-def test_a_task_given_up_fails_with_the_reason(any_core: LeaseDatabase):
-    flow = any_core.flow()
-    run = any_core.start(flow)
-    any_core.claim_one(flow, any_core.worker(flow))
-    assert not give_up(any_core, run)
-    any_core.do(LAPSE)
+def test_a_task_given_up_fails_with_the_reason(own: LeaseDatabase):
+    flow = own.flow()
+    run = own.start(flow)
+    own.claim_one(flow, own.worker(flow))
+    assert not give_up(own, run)
+    own.do(LAPSE)
 
-    assert give_up(any_core, run)
+    assert give_up(own, run)
 
-    assert any_core.status(run) == "failed"
-    assert any_core.task(run).error_message == "stalled, and given up by anna: gone"
-    assert any_core.outcomes(run) == ["stalled"]
-    assert violated(any_core) == []
+    assert own.status(run) == "failed"
+    assert own.task(run).error_message == "stalled, and given up by anna: gone"
+    assert own.outcomes(run) == ["stalled"]
+    assert violated(own) == []
 
 
-def test_a_task_there_is_not_is_not_found(any_core: LeaseDatabase):
-    run = any_core.start(any_core.flow())
+def test_a_task_there_is_not_is_not_found(own: LeaseDatabase):
+    run = own.start(own.flow())
 
     for act in (requeue, give_up):
         with pytest.raises(psycopg.Error) as missing:
-            act(any_core, run, "nowhere")
+            act(own, run, "nowhere")
         assert missing.value.sqlstate == "PF002"
 
 
@@ -221,21 +219,21 @@ def test_of_a_requeue_and_a_report_under_way_the_first_wins(own: LeaseDatabase):
     assert own.status(run) == "completed"
 
 
-def test_nothing_is_violated_by_any_ordinary_life(any_core: LeaseDatabase):
-    flow = any_core.flow("a", "m*:a", "z:m", max_attempts=2)
-    worker = any_core.worker(flow)
-    runs = [any_core.start(flow) for _ in range(4)]
-    any_core.rows("select pgflowd.cancel(%s, null, null)", runs[0])
-    for task in any_core.claim(flow, worker):
-        any_core.complete(task, [1, 2]) if task.run_id != runs[1] else any_core.fail(task)
-    assert violated(any_core) == []
+def test_nothing_is_violated_by_any_ordinary_life(own: LeaseDatabase):
+    flow = own.flow("a", "m*:a", "z:m", max_attempts=2)
+    worker = own.worker(flow)
+    runs = [own.start(flow) for _ in range(4)]
+    own.rows("select pgflowd.cancel(%s, null, null)", runs[0])
+    for task in own.claim(flow, worker):
+        own.complete(task, [1, 2]) if task.run_id != runs[1] else own.fail(task)
+    assert violated(own) == []
     for _ in range(3):
-        for task in any_core.claim(flow, worker):
-            any_core.fail(task) if task.run_id == runs[1] else any_core.complete(task, 5)
-        assert violated(any_core) == []
-    assert any_core.rows("select pgflowd.retry(%s, null)", runs[1])
-    assert violated(any_core) == []
-    statuses = sorted(any_core.status(run) for run in runs)
+        for task in own.claim(flow, worker):
+            own.fail(task) if task.run_id == runs[1] else own.complete(task, 5)
+        assert violated(own) == []
+    assert own.rows("select pgflowd.retry(%s, null)", runs[1])
+    assert violated(own) == []
+    statuses = sorted(own.status(run) for run in runs)
     assert statuses == ["completed", "completed", "failed", "started"]
 
 

@@ -283,17 +283,6 @@ def test_what_is_unknown_or_has_not_begun_cannot_be_paused(own: LeaseDatabase) -
     assert resume(own, planned) == "repeated"
 
 
-def test_a_foreign_core_has_no_pauses(foreign: LeaseDatabase) -> None:
-    flow = foreign.flow()
-    run = foreign.start(flow)
-    for sql, given in ((PAUSE, run), ("select pgflowd.pause_flow(%s)", flow)):
-        with pytest.raises(psycopg.Error, match="only the core of pgflowd knows") as error:
-            foreign.value(sql, given)
-        assert error.value.sqlstate == "PF035"
-    assert resume(foreign, run) == "repeated"
-    assert foreign.claim_one(flow, foreign.worker(flow))
-
-
 def test_a_pause_waits_for_a_claim_that_holds_a_task_and_not_the_other_way_round(
     own: LeaseDatabase,
 ) -> None:

@@ -68,8 +68,8 @@ class Person:
 
 
 @pytest.fixture
-def db(any_core: LeaseDatabase) -> LeaseDatabase:
-    return any_core
+def db(own: LeaseDatabase) -> LeaseDatabase:
+    return own
 
 
 @pytest.fixture
@@ -135,11 +135,8 @@ def test_the_lease_of_a_person_outlives_every_recovery(db: LeaseDatabase, jane: 
     db.age(task, "1 day")
 
     assert db.recover("0 s") == 0
-    if db.core == "own":
-        assert db.value("select pgflow.requeue_stalled_tasks()") == 0
-        assert (
-            db.rows("select * from pgflow.recover_stalled_tasks(0) where recovered_count > 0") == []
-        )
+    assert db.value("select pgflow.requeue_stalled_tasks()") == 0
+    assert db.rows("select * from pgflow.recover_stalled_tasks(0) where recovered_count > 0") == []
     assert db.rows("select * from pgflowd.stalled_tasks()") == []
     assert jane.complete(task) == "completed"
     assert db.status(run) == "completed"
@@ -223,7 +220,7 @@ def test_what_nobody_has_is_reported_without_a_claim(
     assert own.rows("select * from pgflowd.violations()") == []
 
 
-def test_a_delayed_task_is_completed_at_once_on_any_core(db: LeaseDatabase, jane: Person) -> None:
+def test_a_delayed_task_is_completed_at_once_on_own(db: LeaseDatabase, jane: Person) -> None:
     flow = db.flow()
     run = db.start(flow)
     db.release(db.claim_one(flow, db.worker(flow)), delay="1 hour")
@@ -234,7 +231,7 @@ def test_a_delayed_task_is_completed_at_once_on_any_core(db: LeaseDatabase, jane
     assert not db.queue(flow)
 
 
-def test_a_waiting_task_is_completed_at_once_on_any_core(db: LeaseDatabase, jane: Person) -> None:
+def test_a_waiting_task_is_completed_at_once_on_own(db: LeaseDatabase, jane: Person) -> None:
     flow = db.flow()
     run = db.start(flow)
     db.suspend(db.claim_one(flow, db.worker(flow)))

@@ -79,39 +79,39 @@ def test_a_planned_run_begins_at_its_time_and_not_before(db: LeaseDatabase) -> N
     assert status(db, run) == "completed"
 
 
-def test_a_run_that_begins_at_once_has_its_labels(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    found = start(any_core, flow, labels='{"customer": "42"}')
-    other = any_core.start(flow)
+def test_a_run_that_begins_at_once_has_its_labels(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    found = start(own, flow, labels='{"customer": "42"}')
+    other = own.start(flow)
 
     def listed(labels: dict[str, str]) -> list[Any]:
         query = "select run_id from pgflowd.list_runs(labels => %s::jsonb)"
-        return any_core.column(query, json.dumps(labels))
+        return own.column(query, json.dumps(labels))
 
     assert found.status == "started"
     assert listed({"customer": "42"}) == [found.run_id]
     assert listed({"customer": "43"}) == []
-    assert other in any_core.column("select run_id from pgflowd.list_runs()")
-    any_core.complete(any_core.claim(flow, any_core.worker(flow))[0])
+    assert other in own.column("select run_id from pgflowd.list_runs()")
+    own.complete(own.claim(flow, own.worker(flow))[0])
 
 
-def test_runs_that_have_not_begun_are_listed_and_found(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    run = planned(any_core, flow, labels='{"a": "b"}')
-    begun = any_core.start(flow)
+def test_runs_that_have_not_begun_are_listed_and_found(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    run = planned(own, flow, labels='{"a": "b"}')
+    begun = own.start(flow)
 
     def listed(**given: Any) -> list[tuple[Any, ...]]:
         named = ", ".join(f"{name} => %s" for name in given)
         query = f"select run_id, status, started_at from pgflowd.list_runs({named})"
-        return [tuple(row) for row in any_core.rows(query, *given.values())]
+        return [tuple(row) for row in own.rows(query, *given.values())]
 
     assert [row[0] for row in listed()] == [begun, run]
     assert [row[0] for row in listed(max_runs=1)] == [begun]
     assert listed(statuses=["scheduled"]) == [(run, "scheduled", None)]
     assert listed(flow_slug="other", statuses=["scheduled"]) == []
-    found = any_core.rows("select run_id from pgflowd.find_runs(%s)", run.hex[-9:])
+    found = own.rows("select run_id from pgflowd.find_runs(%s)", run.hex[-9:])
     assert [row.run_id for row in found] == [run]
-    assert any_core.value("select pgflowd.active_runs(%s)", flow) == 2
+    assert own.value("select pgflowd.active_runs(%s)", flow) == 2
 
 
 def test_a_planned_run_that_expires_never_begins(db: LeaseDatabase) -> None:
@@ -277,18 +277,18 @@ def test_wishes_that_cannot_be_are_refused(own: LeaseDatabase, wishes: dict[str,
     assert own.value("select count(*) from pgflowd.runs") == 0
 
 
-def test_a_planned_start_is_checked_at_once(any_core: LeaseDatabase) -> None:
+def test_a_planned_start_is_checked_at_once(own: LeaseDatabase) -> None:
     with pytest.raises(psycopg.Error, match="there is no flow nothing") as error:
-        start(any_core, "nothing", begins=LATER)
+        start(own, "nothing", begins=LATER)
     assert error.value.sqlstate == "PF002"
     with pytest.raises(psycopg.Error, match="has root map steps but input is not an array"):
-        start(any_core, any_core.flow("m*"), begins=LATER)
-    begun = any_core.start(any_core.flow())
+        start(own, own.flow("m*"), begins=LATER)
+    begun = own.start(own.flow())
     with pytest.raises(psycopg.errors.UniqueViolation):
-        start(any_core, any_core.flow(), begins=LATER, run_id=begun)
-    run = planned(any_core)
+        start(own, own.flow(), begins=LATER, run_id=begun)
+    run = planned(own)
     with pytest.raises(psycopg.errors.UniqueViolation):
-        start(any_core, any_core.flow(), begins=LATER, run_id=run)
+        start(own, own.flow(), begins=LATER, run_id=run)
 
 
 def test_a_run_that_cannot_begin_spoils_no_other(own: LeaseDatabase) -> None:

@@ -99,8 +99,8 @@ def rows_of_runs(db: LeaseDatabase) -> dict[str, int]:
     return {table: count for table, count in found.items() if count}
 
 
-def test_nothing_is_left_of_a_run_but_what_people_did(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_nothing_is_left_of_a_run_but_what_people_did(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow("a", "m*:a", "c:m")
     query = "select run_id from pgflowd.start(%s, '{}', labels => '{\"a\": \"b\"}')"
     run, worker = db.value(query, flow), db.worker(flow)
@@ -126,8 +126,8 @@ def test_nothing_is_left_of_a_run_but_what_people_did(any_core: LeaseDatabase) -
     ]
 
 
-def test_only_runs_that_ended_long_enough_ago_go(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_only_runs_that_ended_long_enough_ago_go(own: LeaseDatabase) -> None:
+    db = own
     flow, young_flow = db.flow(), db.flow()
     old, unhappy, other = completed(db, flow), failed(db, flow), completed(db)
     worker, young = db.worker(young_flow), db.start(young_flow)

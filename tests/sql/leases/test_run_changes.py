@@ -30,8 +30,8 @@ def claim(db: LeaseDatabase, flow: str) -> list[Row]:
     return db.claim(flow, db.worker(flow))
 
 
-def test_a_step_that_ends_starts_the_next_and_the_last_one_ends_the_run(any_core: LeaseDatabase):
-    db = any_core
+def test_a_step_that_ends_starts_the_next_and_the_last_one_ends_the_run(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", "b:a")
     db.start(flow)
 
@@ -42,8 +42,8 @@ def test_a_step_that_ends_starts_the_next_and_the_last_one_ends_the_run(any_core
     ]
 
 
-def test_another_transaction_and_another_run_are_not_run_changes(any_core: LeaseDatabase):
-    db = any_core
+def test_another_transaction_and_another_run_are_not_run_changes(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", "b:a")
     first, second = db.start(flow), db.start(flow)
     tasks = {task.run_id: task for task in claim(db, flow)}
@@ -56,8 +56,8 @@ def test_another_transaction_and_another_run_are_not_run_changes(any_core: Lease
         assert {row.run_id for row in news(db, first, second, conn=conn)} == {second}
 
 
-def test_a_map_without_elements_completes_with_one_run_change(any_core: LeaseDatabase):
-    db = any_core
+def test_a_map_without_elements_completes_with_one_run_change(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", "m*:a", "b:m")
     db.start(flow)
 
@@ -66,8 +66,8 @@ def test_a_map_without_elements_completes_with_one_run_change(any_core: LeaseDat
     assert told == [("a", "completed"), ("m", "completed"), ("b", "started")]
 
 
-def test_a_failed_run_is_reported_with_its_step_and_error(any_core: LeaseDatabase):
-    db = any_core
+def test_a_failed_run_is_reported_with_its_step_and_error(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
     tasks = {task.step_slug: task for task in claim(db, flow)}
@@ -81,8 +81,8 @@ def test_a_failed_run_is_reported_with_its_step_and_error(any_core: LeaseDatabas
     assert step.took_s >= 0 and ended.took_s >= 0
 
 
-def test_an_attempt_that_will_be_repeated_is_not_a_run_change(any_core: LeaseDatabase):
-    db = any_core
+def test_an_attempt_that_will_be_repeated_is_not_a_run_change(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", max_attempts=2)
     db.start(flow)
 
@@ -117,8 +117,8 @@ def test_a_start_later_than_the_transaction_of_the_report_is_reported_all_the_sa
     assert report(db, element(task)) == [("a", "completed"), (None, "completed")]
 
 
-def test_a_completed_run_is_counted_by_the_worker_that_completed_it(any_core: LeaseDatabase):
-    db = any_core
+def test_a_completed_run_is_counted_by_the_worker_that_completed_it(own: LeaseDatabase):
+    db = own
     flow = db.flow("a", "b")
     first, second = db.start(flow), db.start(flow)
     one, other = db.worker(flow), db.worker(flow)
@@ -135,8 +135,8 @@ def test_a_completed_run_is_counted_by_the_worker_that_completed_it(any_core: Le
     assert sorted(counted) == [0, 1]
 
 
-def test_cancelled_runs_are_reported_by_the_tokens_of_their_attempts(any_core: LeaseDatabase):
-    db = any_core
+def test_cancelled_runs_are_reported_by_the_tokens_of_their_attempts(own: LeaseDatabase):
+    db = own
     flow = db.flow()
     first, _ = db.start(flow), db.start(flow)
     tokens = [task.token for task in claim(db, flow)]

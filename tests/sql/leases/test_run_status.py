@@ -17,14 +17,14 @@ def report(db: LeaseDatabase, *elements: dict[str, object]) -> list[tuple[str, s
     return [(answer.verdict, answer.run_status) for answer in db.report(*elements)]
 
 
-def test_only_the_report_that_ends_a_run_has_its_status(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "b:a")
-    any_core.start(flow)
+def test_only_the_report_that_ends_a_run_has_its_status(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b:a")
+    own.start(flow)
 
-    assert report(any_core, *map(element, claim(any_core, flow))) == [("completed", None)]
-    (last,) = claim(any_core, flow)
-    assert report(any_core, element(last)) == [("completed", "completed")]
-    assert report(any_core, element(last)) == [("repeated", None)]
+    assert report(own, *map(element, claim(own, flow))) == [("completed", None)]
+    (last,) = claim(own, flow)
+    assert report(own, element(last)) == [("completed", "completed")]
+    assert report(own, element(last)) == [("repeated", None)]
 
 
 @pytest.mark.parametrize("history", ["failures", "off"])
@@ -40,34 +40,33 @@ def test_the_history_does_not_matter(own: LeaseDatabase, history: str) -> None:
     assert found == [("completed", "completed"), ("failed", "failed")]
 
 
-def test_a_run_fails_with_its_last_attempt_and_not_before(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow(max_attempts=2)
-    any_core.start(flow)
+def test_a_run_fails_with_its_last_attempt_and_not_before(own: LeaseDatabase) -> None:
+    flow = own.flow(max_attempts=2)
+    own.start(flow)
 
     for expected in [("queued", None), ("failed", "failed")]:
-        (task,) = claim(any_core, flow)
-        assert report(any_core, element(task, "failed", error_message="boom")) == [expected]
+        (task,) = claim(own, flow)
+        assert report(own, element(task, "failed", error_message="boom")) == [expected]
 
 
-def test_an_output_that_breaks_a_type_fails_the_run(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "m*:a")
-    any_core.start(flow)
-    (task,) = claim(any_core, flow)
+def test_an_output_that_breaks_a_type_fails_the_run(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "m*:a")
+    own.start(flow)
+    (task,) = claim(own, flow)
 
-    assert report(any_core, element(task, output='{"no": "array"}')) == [("failed", "failed")]
+    assert report(own, element(task, output='{"no": "array"}')) == [("failed", "failed")]
 
 
-def test_steps_without_tasks_end_the_run_at_once(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "m*:a", "n*:m")
-    any_core.start(flow)
+def test_steps_without_tasks_end_the_run_at_once(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "m*:a", "n*:m")
+    own.start(flow)
 
-    found = report(any_core, *(element(task, output="[]") for task in claim(any_core, flow)))
+    found = report(own, *(element(task, output="[]") for task in claim(own, flow)))
 
     assert found == [("completed", "completed")]
 
 
 @pytest.mark.parametrize(("mode", "status"), [("skip", None), ("skip-cascade", "completed")])
-@pytest.mark.parametrize("db", [("own", "all"), ("foreign", "all")], ids="-".join, indirect=True)
 def test_a_run_completes_when_its_last_steps_are_skipped(
     db: LeaseDatabase, mode: str, status: str | None
 ) -> None:
@@ -81,41 +80,41 @@ def test_a_run_completes_when_its_last_steps_are_skipped(
 
 
 def test_all_elements_of_a_run_have_its_status_and_those_of_other_runs_have_not(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    flow = any_core.flow("a", "b")
-    any_core.start(flow)
-    any_core.start(flow)
-    one, two, three, four = claim(any_core, flow)
+    flow = own.flow("a", "b")
+    own.start(flow)
+    own.start(flow)
+    one, two, three, four = claim(own, flow)
 
-    found = report(any_core, element(three), element(one), element(two))
+    found = report(own, element(three), element(one), element(two))
 
     assert found == [("completed", None), ("completed", "completed"), ("completed", "completed")]
-    assert report(any_core, element(four)) == [("completed", "completed")]
+    assert report(own, element(four)) == [("completed", "completed")]
 
 
 def test_an_element_whose_task_continues_has_the_status_that_another_gave_its_run(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
-    flow = any_core.flow("m*", max_attempts=1)
-    any_core.start(flow, [1, 2, 3])
-    one, two, three = claim(any_core, flow)
+    flow = own.flow("m*", max_attempts=1)
+    own.start(flow, [1, 2, 3])
+    one, two, three = claim(own, flow)
 
-    answers = any_core.report(
+    answers = own.report(
         element(one, "released"), element(two, "failed", error_message="boom"), element(three)
     )
 
     assert {answer.run_status for answer in answers} == {"failed"}
 
 
-def test_elements_that_are_reported_one_by_one_have_it_too(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "b", "c")
-    any_core.start(flow)
-    any_core.start(flow)
-    one, two, three, other, _, bad = claim(any_core, flow)
+def test_elements_that_are_reported_one_by_one_have_it_too(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b", "c")
+    own.start(flow)
+    own.start(flow)
+    one, two, three, other, _, bad = claim(own, flow)
 
     found = report(
-        any_core,
+        own,
         element(bad, output='{"no": json'),
         *map(element, (one, two, three, other)),
         element(one),
@@ -125,36 +124,36 @@ def test_elements_that_are_reported_one_by_one_have_it_too(any_core: LeaseDataba
     assert found == [("error", None), *of_the_run, ("completed", None), ("repeated", "completed")]
 
 
-def test_a_report_after_the_end_of_its_run_has_none(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow("a", "b", max_attempts=1)
-    run = any_core.start(flow)
-    one, two = claim(any_core, flow)
-    report(any_core, element(one, "failed", error_message="boom"))
-    assert any_core.status(run) == "failed"
+def test_a_report_after_the_end_of_its_run_has_none(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b", max_attempts=1)
+    run = own.start(flow)
+    one, two = claim(own, flow)
+    report(own, element(one, "failed", error_message="boom"))
+    assert own.status(run) == "failed"
 
-    ((_, status),) = report(any_core, element(two))
+    ((_, status),) = report(own, element(two))
 
     assert status is None
 
 
-def test_a_cancelled_run_was_not_ended_by_a_report(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    run = any_core.start(flow)
-    (task,) = claim(any_core, flow)
-    any_core.cancel(run)
+def test_a_cancelled_run_was_not_ended_by_a_report(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    run = own.start(flow)
+    (task,) = claim(own, flow)
+    own.cancel(run)
 
-    assert report(any_core, element(task)) == [("late", None)]
+    assert report(own, element(task)) == [("late", None)]
 
 
-def test_a_lost_or_unknown_task_has_none(any_core: LeaseDatabase) -> None:
-    flow = any_core.flow()
-    any_core.start(flow)
-    (task,) = claim(any_core, flow)
+def test_a_lost_or_unknown_task_has_none(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    own.start(flow)
+    (task,) = claim(own, flow)
 
-    found = report(any_core, element(task._replace(token=0)), element(task._replace(task_index=7)))
+    found = report(own, element(task._replace(token=0)), element(task._replace(task_index=7)))
 
     assert found == [("lost", None), ("lost", None)]
-    assert report(any_core, element(task)) == [("completed", "completed")]
+    assert report(own, element(task)) == [("completed", "completed")]
 
 
 def test_of_two_calls_in_one_transaction_only_the_one_that_ended_the_run_has_it(

@@ -359,18 +359,6 @@ def test_what_cannot_be_is_refused(own: LeaseDatabase, flow: str) -> None:
         assert unknown.value.sqlstate == "PF002"
 
 
-def test_a_foreign_core_has_schedules_whose_runs_may_overlap(foreign: LeaseDatabase) -> None:
-    flow = foreign.flow()
-    with pytest.raises(psycopg.Error) as refused:
-        add(foreign, flow, overlap="skip")
-    assert refused.value.sqlstate == "PF035"
-
-    add(foreign, flow)
-    due_at(foreign, T0)
-    assert tick(foreign, T0, T1, T0)
-    assert ticks(foreign) == ["09:00"]
-
-
 def test_a_list_has_the_last_run(own: LeaseDatabase, flow: str) -> None:
     add(own, flow)
     due_at(own, T0)

@@ -43,7 +43,7 @@ def ended_in_many_ways(db: LeaseDatabase) -> tuple[str, list[UUID]]:
     worker = db.worker(flow)
     runs = [db.value(LABELLED, flow), db.value(PLANNED, flow)]
     at_once = "select count(*) from pgflow.start_flows(%s, array_fill('1'::jsonb, array[5]))"
-    db.do(at_once, flow) if db.core == "own" else [db.start(flow) for _ in range(5)]
+    db.do(at_once, flow)
     tasks = db.claim(flow, worker, max_tasks=6)
     for task in tasks[:2]:
         db.complete(task)
@@ -54,9 +54,9 @@ def ended_in_many_ways(db: LeaseDatabase) -> tuple[str, list[UUID]]:
     return flow, [*runs, *(task.run_id for task in tasks), never]
 
 
-def test_pages_of_any_size_have_each_run_that_fits_once(any_core: LeaseDatabase) -> None:
-    flow, _ = ended_in_many_ways(any_core)
-    other = any_core.start(any_core.flow())
+def test_pages_of_any_size_have_each_run_that_fits_once(own: LeaseDatabase) -> None:
+    flow, _ = ended_in_many_ways(own)
+    other = own.start(own.flow())
     in_order = """
         select run.run_id
           from (select run_id, started_at as at from pgflow.runs
@@ -64,7 +64,7 @@ def test_pages_of_any_size_have_each_run_that_fits_once(any_core: LeaseDatabase)
                 select run_id, created_at from pgflowd.runs where state <> 'started') as run
          order by run.at desc, run.run_id desc
     """
-    everything = any_core.column(in_order)
+    everything = own.column(in_order)
     filters = [
         RunFilter(),
         RunFilter(flow=flow),
@@ -76,36 +76,36 @@ def test_pages_of_any_size_have_each_run_that_fits_once(any_core: LeaseDatabase)
     ]
 
     for wanted in filters:
-        (whole,) = pages(any_core, wanted, 100, 1000)
+        (whole,) = pages(own, wanted, 100, 1000)
         expected = [run.run_id for run in whole.runs]
         assert [run_id for run_id in everything if run_id in expected] == expected
-        count = execute(any_core.conn, count_runs(wanted))
+        count = execute(own.conn, count_runs(wanted))
         assert (count.found, count.searched_to) == (len(expected), None)
         for most, max_seen in product((1, 2, 3, 100), (1, 2, 4, 100)):
-            found = pages(any_core, wanted, most, max_seen)
+            found = pages(own, wanted, most, max_seen)
             assert [run.run_id for page in found for run in page.runs] == expected
             assert all(len(page.runs) <= most and page.seen <= 2 * max_seen for page in found)
     assert len(everything) == 9
     assert other in everything
-    shown = ids(any_core)
+    shown = ids(own)
     assert shown == everything
-    assert ids(any_core, statuses=["scheduled", "cancelled"]) != []
+    assert ids(own, statuses=["scheduled", "cancelled"]) != []
 
 
-def test_a_text_is_sought_in_errors_labels_and_ids(any_core: LeaseDatabase) -> None:
-    flow, (labelled, planned, *_) = ended_in_many_ways(any_core)
-    (failed,) = ids(any_core, statuses=["failed"])
+def test_a_text_is_sought_in_errors_labels_and_ids(own: LeaseDatabase) -> None:
+    flow, (labelled, planned, *_) = ended_in_many_ways(own)
+    (failed,) = ids(own, statuses=["failed"])
 
-    assert ids(any_core, text="100% WRONG") == [failed]
-    assert ids(any_core, text="prod") == ids(any_core, text="env=prod") == [labelled]
-    assert planned in ids(any_core, text='42 "b"')
+    assert ids(own, text="100% WRONG") == [failed]
+    assert ids(own, text="prod") == ids(own, text="env=prod") == [labelled]
+    assert planned in ids(own, text='42 "b"')
     for part in (str(failed), failed.hex.upper(), failed.hex[:7], failed.hex[-8:]):
-        assert failed in ids(any_core, text=f" {part} ")
-    assert ids(any_core, text=str(planned)) == [planned]
-    assert ids(any_core, text=str(planned), statuses=["failed"]) == []
-    assert ids(any_core, text="_" * 7) == ids(any_core, text="100%_") == []
-    assert ids(any_core, text=str(UUID(int=7))) == []
-    assert len(ids(any_core, flow=flow)) == 8
+        assert failed in ids(own, text=f" {part} ")
+    assert ids(own, text=str(planned)) == [planned]
+    assert ids(own, text=str(planned), statuses=["failed"]) == []
+    assert ids(own, text="_" * 7) == ids(own, text="100%_") == []
+    assert ids(own, text=str(UUID(int=7))) == []
+    assert len(ids(own, flow=flow)) == 8
 
 
 def test_times_bound_a_list_and_statuses_of_the_waiting_reach_back_for_ever(
@@ -125,11 +125,11 @@ def test_times_bound_a_list_and_statuses_of_the_waiting_reach_back_for_ever(
     assert [(run.run_id, run.status) for run in page.runs] == [(old, "waiting")]
 
 
-def test_rows_of_a_list_are_read_again_by_id(any_core: LeaseDatabase) -> None:
-    _, runs = ended_in_many_ways(any_core)
-    (page,) = pages(any_core, RunFilter(), 100, 1000)
+def test_rows_of_a_list_are_read_again_by_id(own: LeaseDatabase) -> None:
+    _, runs = ended_in_many_ways(own)
+    (page,) = pages(own, RunFilter(), 100, 1000)
 
-    again = execute(any_core.conn, runs_by_id([*runs, UUID(int=7)]))
+    again = execute(own.conn, runs_by_id([*runs, UUID(int=7)]))
 
     assert [run.run_id for run in again] == runs
     assert {run.run_id: run for run in again} == {run.run_id: run for run in page.runs}

@@ -381,13 +381,6 @@ def test_wishes_that_cannot_be_are_refused(own: LeaseDatabase, wish: str) -> Non
     assert error.value.sqlstate == "PF009"
 
 
-def test_a_foreign_core_has_no_singletons(foreign: LeaseDatabase) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        start(foreign, foreign.flow())
-    assert error.value.sqlstate == "PF035"
-    assert foreign.value("select count(*) from pgflowd.runs") == 0
-
-
 def test_a_person_with_a_task_of_a_cancelled_run_holds_up_nobody(own: LeaseDatabase) -> None:
     flow = own.flow()
     first = start(own, flow)

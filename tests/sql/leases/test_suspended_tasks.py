@@ -215,9 +215,9 @@ def test_suspensions_are_recorded_beside_all_other_reports(db: LeaseDatabase) ->
     ],
 )
 def test_a_wait_that_would_never_end_is_refused_and_spoils_no_other(
-    any_core: LeaseDatabase, wait: Any
+    own: LeaseDatabase, wait: Any
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b")
     run = db.start(flow)
     one, other = db.claim(flow, db.worker(flow))
@@ -231,8 +231,8 @@ def test_a_wait_that_would_never_end_is_refused_and_spoils_no_other(
     assert db.complete(one) == "completed"
 
 
-def test_no_sleep_ends_early_however_old_the_transaction_is(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_no_sleep_ends_early_however_old_the_transaction_is(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     db.start(flow)
     task = claimed(db, flow)
@@ -360,8 +360,8 @@ def test_resend_leaves_tasks_alone_that_have_begun_to_wait_meanwhile(own: LeaseD
     assert message.message["step_slug"] == "b"
 
 
-def test_two_who_free_a_task_at_once_send_one_message(any_core: LeaseDatabase) -> None:
-    db = any_core
+def test_two_who_free_a_task_at_once_send_one_message(own: LeaseDatabase) -> None:
+    db = own
     flow = db.flow()
     run = db.start(flow)
     task = claimed(db, flow)
@@ -382,9 +382,9 @@ def test_two_who_free_a_task_at_once_send_one_message(any_core: LeaseDatabase) -
 @pytest.mark.parametrize("act", ["cancel", "free", "retry"])
 @pytest.mark.parametrize("first", ["suspension", "act"])
 def test_a_suspension_and_what_ends_it_come_one_after_the_other(
-    any_core: LeaseDatabase, act: str, first: str
+    own: LeaseDatabase, act: str, first: str
 ) -> None:
-    db = any_core
+    db = own
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
     tasks = {task.step_slug: task for task in db.claim(flow, db.worker(flow))}
@@ -415,10 +415,10 @@ def test_a_suspension_and_what_ends_it_come_one_after_the_other(
 
 
 def test_each_wait_ends_by_one_signal_or_by_its_timeout_whoever_comes_first(
-    any_core: LeaseDatabase,
+    own: LeaseDatabase,
 ) -> None:
     """Tasks suspend, signals come and timers end, all at once; a sweeper dies again and again."""
-    db, seed = any_core, random.SystemRandom().getrandbits(32)
+    db, seed = own, random.SystemRandom().getrandbits(32)
     print(f"seed {seed}")  # noqa: T201
     flow = db.flow("m*")
     runs = [db.start(flow, list(range(4))) for _ in range(25)]

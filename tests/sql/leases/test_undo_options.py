@@ -5,7 +5,6 @@ What undoes a step, and when a run is undone, as `define` takes it from the code
 from __future__ import annotations
 
 import json
-import uuid
 from typing import Any
 
 import psycopg
@@ -55,13 +54,3 @@ def test_what_no_flow_can_want_is_refused(own: LeaseDatabase) -> None:
     for options, step in (({"onFailure": "skip"}, {}), ({"onCancel": ""}, {}), ({}, {"undo": "x"})):
         with pytest.raises(psycopg.errors.CheckViolation):
             define(own, flow, options, a=step)
-
-
-def test_a_foreign_core_refuses_undos(foreign: LeaseDatabase) -> None:
-    flow = f"flow_{uuid.uuid4().hex[:8]}"
-    foreign.rows("select pgflow.create_flow(%s)", flow)
-    foreign.rows("select pgflow.add_step(%s, 'a')", flow)
-    for step in ({"undo": "completed"}, {"settle": True}):
-        with pytest.raises(psycopg.Error, match="knows no undo") as refused:
-            define(foreign, flow, a=step)
-        assert refused.value.sqlstate == "PF035"

@@ -185,14 +185,6 @@ def test_parents_and_children_race_and_sweepers_are_killed(own: LeaseDatabase) -
     assert own.value(suspended) == number
 
 
-def test_a_core_of_others_refuses_a_task_that_waits_for_runs(foreign: LeaseDatabase) -> None:
-    task = begun(foreign, foreign.flow())
-    answer = foreign.suspend(task, wait_for(task.run_id))
-    assert (answer.verdict, answer.sqlstate) == ("error", "22023")
-    assert "only the core of pgflowd" in answer.message
-    assert foreign.value(WAITS) == 0
-
-
 @pytest.mark.parametrize("runs", [None, [], {}, ["x"]])
 def test_a_wait_for_no_runs_is_refused(own: LeaseDatabase, runs: Any) -> None:
     task = begun(own, own.flow())

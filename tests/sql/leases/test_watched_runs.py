@@ -5,12 +5,8 @@ from __future__ import annotations
 import threading
 from uuid import UUID
 
-import psycopg
 import pytest
-from support.covers import covers
 from support.leases import LeaseDatabase
-
-from pgflowd.db.errors import error_for
 
 DUE = "select run_id from pgflowd.runs where due_at <= now()"
 
@@ -84,13 +80,3 @@ def test_a_run_that_ends_while_it_begins_to_be_watched_is_due(own: LeaseDatabase
         own.complete(task)
     watching.join()
     assert set(own.column(DUE)) == set(runs)
-
-
-@covers("E317")
-def test_a_foreign_core_refuses_to_watch_a_run(foreign: LeaseDatabase) -> None:
-    run = foreign.start(foreign.flow())
-    with pytest.raises(psycopg.Error) as error:
-        foreign.rows("select pgflowd._watch_runs(%s)", [run])
-    found = error_for(error.value)
-    assert found is not None and (error.value.sqlstate, found.code) == ("PF035", "E317")
-    assert foreign.cancel(run) == "cancelled"

@@ -3,9 +3,9 @@
 -- given a second time. An older pgmq has no column `last_read_at`.
 -- _archive(flow_slugs, message_ids): the same for messages of several flows, queue by queue; nulls
 -- are ignored.
--- Called by: _archive_task_message, _close_tasks, _complete_tasks, _fail_tasks,
--- _fail_type_violation, _recover_stalled, pgflowd._archive.
--- Locks: the messages (tasks are locked already).
+-- Called by: _archive_task_message, _close_tasks, _complete_tasks, _fail_tasks, _fail_type_violation,
+-- _recover_stalled, pgflowd._cancel_tasks, pgflowd._handle_unstarted, pgflowd._requeue_step,
+-- pgflowd.requeue_task.   Locks: the messages (tasks are locked already).
 create or replace function pgflow._archive(queue_name text, msg_ids bigint[])
 returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare

@@ -1,7 +1,7 @@
 -- _create_queue(flow_slug): creates the flow's queue unless it exists, its index of what was read,
 -- by which _started_tasks finds what is at work, and its notify trigger. A queue of another owner
 -- gets no index.
--- Called by: create_flow.   Locks: pgmq's lock of the queue name; the queue's table, once.
+-- Called by: create_flow; db migrate.   Locks: pgmq's lock of the queue name; the queue's table, once.
 create or replace function pgflow._create_queue(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

@@ -7,8 +7,8 @@
 -- allow, one at least. The rows are small; others go next time.
 -- A worker that was frozen and claims at this moment holds the lock of its row, and so keeps it; or
 -- it finds the row locked, and claims nothing.
--- Called by: pgflowd._prune_workers, prune_data_older_than.
--- Locks: the workers (skips locked), then with `and_named` their tasks.
+-- Called by: prune_data_older_than, pgflowd._prune_leftovers.   Locks: the workers (skips locked), then with
+-- `and_named` their tasks.
 create or replace function pgflow._prune_workers(
   cutoff timestamptz, max_pages int default 100000, and_named boolean default false)
 returns bigint language plpgsql set search_path = '', pg_temp as $$

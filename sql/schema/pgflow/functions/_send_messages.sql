@@ -1,7 +1,8 @@
 -- _send_messages(flow_slug, delay_s, run_ids, step_slugs, task_indexes): sends a message for each of
 -- these tasks, in their order, visible after the delay; returns their ids. It inserts them as pgmq.send
 -- does, by one statement for any number; for one message pgmq's functions take a quarter longer.
--- Called by: _send_tasks, start_flows, pgflowd._send_again.   Locks: the new rows.
+-- Called by: _send_tasks, start_flows, pgflowd._free, pgflowd._requeue_step, pgflowd._send_lost,
+-- pgflowd.requeue_task.   Locks: the new rows.
 create or replace function pgflow._send_messages(
   flow_slug text, delay_s int, run_ids uuid[], step_slugs text[], task_indexes int[])
 returns bigint[] language plpgsql set search_path = '', pg_temp as $$

@@ -15,8 +15,9 @@ returns table (run_id uuid, step_slug text, input jsonb, msg_id bigint, task_ind
 language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
-  with_run constant boolean := lower(
-    coalesce(current_setting('pgflow.run_in_input', true), '') collate "C") in ('on', 'true', '1', 'yes');
+  asked constant text := lower(coalesce(current_setting('pgflow.run_in_input', true), '') collate "C");
+  with_run constant boolean := case when asked = '' then hide_s is null and pgflow._run_in_input()
+                                    else asked in ('on', 'true', '1', 'yes') end;
   locked record;
   started int;
   hidden bigint;

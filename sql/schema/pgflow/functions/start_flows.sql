@@ -5,8 +5,9 @@
 -- states and tasks, root steps as started, and returns the runs. Other flows go through the general
 -- pipeline (_start_runs), and so does one without steps. The steps are listed once, so a step that is
 -- added meanwhile is in none of the runs.
--- Called by: pgflowd._start_each_run, pgflowd.start_runs, start_flow, start_flow_with_states; applications.
--- Locks: the flow against deletion (_lock_starts), the new rows.
+-- Called by: pgflowd.start_runs, start_flow, start_flow_with_states, pgflowd._begin_first,
+-- pgflowd._process_runs, pgflowd._start_undo; applications.   Locks: the flow against deletion
+-- (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(
   flow_slug text, inputs jsonb[], run_ids uuid[] default null)
 returns setof pgflow.runs language plpgsql set search_path = '', pg_temp as $$

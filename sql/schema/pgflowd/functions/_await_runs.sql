@@ -7,7 +7,6 @@ declare
   unknown uuid;
   behind uuid;
 begin
-  perform pgflowd._watch_runs('{}');  -- raises on a core that cannot
   select one.run_id into unknown from unnest(_await_runs.after) as one (run_id)
    where not exists (select from pgflow.runs as run where run.run_id = one.run_id)
      and not exists (select from pgflowd.runs as run where run.run_id = one.run_id) limit 1;

@@ -27,7 +27,7 @@ begin
   end if;
   begin
     if not exists (select from pgflow.runs as run where run.run_id = first.run_id) then
-      perform pgflowd._start_each_run(first.flow_slug, array[first.input], array[first.run_id]);
+      perform from pgflow.start_flows(first.flow_slug, array[first.input], array[first.run_id]);
     end if;
     update pgflowd.runs as run
        set state = 'started', input = null, holds_key = true, due_at = run.expires_at

@@ -13,7 +13,7 @@ returns text language plpgsql set search_path = '', pg_temp as $$
 declare
   run pgflow.runs;
   answer text;
-  error_message text := left(concat(
+  why text := left(concat(
     'cancelled by ', coalesce(nullif(_cancel.actor, ''), 'an unknown user'),
     ': ' || nullif(_cancel.reason, '')), 4000);
 begin
@@ -47,8 +47,8 @@ begin
   perform from pgflow.step_tasks as task
     where task.run_id = _cancel.run_id and task.status in ('queued', 'started')
     order by task.step_slug, task.task_index for no key update;
-  perform pgflowd._cancel_tasks(_cancel.run_id, error_message);
-  perform pgflowd._cancel_steps(_cancel.run_id, error_message);
+  perform pgflowd._cancel_tasks(_cancel.run_id, why);
+  perform pgflowd._cancel_steps(_cancel.run_id, why);
   update pgflow.runs as known
      set status = 'failed', failed_at = greatest(now(), known.started_at)
    where known.run_id = _cancel.run_id;
@@ -58,10 +58,10 @@ begin
          select is_watched from pgflow.runs as known where known.run_id = _cancel.run_id) as one) then
     perform pgflowd._mark_ended(array[_cancel.run_id]);
   end if;
-  perform pgflowd._set_run_error(_cancel.run_id, error_message);
+  update pgflow.runs as one set error_message = why where one.run_id = _cancel.run_id;
   perform pgflowd._send_event(_cancel.run_id, 'run:failed', jsonb_build_object(
     'event_type', 'run:failed', 'run_id', _cancel.run_id, 'flow_slug', run.flow_slug,
-    'status', 'failed', 'error_message', error_message,
+    'status', 'failed', 'error_message', why,
     'failed_at', greatest(now(), run.started_at)));
   perform pgflowd._mark_parent(_cancel.run_id);
   perform pgflowd._mark_failed(_cancel.run_id, true);

@@ -11,12 +11,12 @@ declare
   queue record;
 begin
   for queue in
-    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
+    select task.queue_name as name, array_agg(task.message_id) as msg_ids
       from pgflow.step_tasks as task
      where task.run_id = _cancel_tasks.run_id and task.status not in ('completed', 'failed')
      group by 1 order by 1
   loop
-    perform pgflowd._archive(queue.name, queue.msg_ids);
+    perform pgflow._archive(queue.name, queue.msg_ids);
     perform pgflowd._wake(queue.name);
   end loop;
   delete from pgflowd.waits as wait where wait.run_id = _cancel_tasks.run_id;

@@ -5,7 +5,7 @@ create or replace function pgflowd._daemon_work(status jsonb)
 returns table (living bigint, tasks bigint, lapses_in_s float8)
 language sql stable set search_path = '', pg_temp as $$
   with served as materialized (
-    select worker.worker_id, to_jsonb(worker) ->> 'stopped_at' is null
+    select worker.worker_id, worker.stopped_at is null
                              and worker.last_heartbeat_at > now() - interval '30 s' as is_living
       from jsonb_path_query(
              _daemon_work.status,

@@ -22,7 +22,7 @@ begin
       into changes
       from pgflowd.compare_options(_define.flow_slug, _define.shape) as one
      where one.code is distinct from one.database and (_define.take_code or not one.is_tuned);
-    if (select to_jsonb(flow) ->> 'flow_type' <> coalesce(_define.shape ->> 'flowType', 'flow')
+    if (select flow.flow_type <> coalesce(_define.shape ->> 'flowType', 'flow')
           from pgflow.flows as flow where flow.flow_slug = _define.flow_slug) then
       update pgflow.flows as flow set flow_type = coalesce(_define.shape ->> 'flowType', 'flow')
        where flow.flow_slug = _define.flow_slug;

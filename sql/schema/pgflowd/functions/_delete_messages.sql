@@ -9,7 +9,7 @@ declare
   messages regclass;
 begin
   for queue in
-    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as message_ids
+    select task.queue_name as name, array_agg(task.message_id) as message_ids
       from pgflow.step_tasks as task
      where task.run_id = any (_delete_messages.run_ids) and task.message_id is not null
      group by 1 order by 1

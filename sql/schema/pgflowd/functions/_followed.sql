@@ -3,7 +3,7 @@
 -- the transaction may be older than a follower's row, as in repeatable read and serializable.
 -- Volatile, so that it sees what was committed before the lock of its caller. `offset 0` keeps the
 -- look-up one by the runs, since most rows have not expired.
--- Called by: _send_event, pgflow._followed.   Locks: nothing.
+-- Called by: pgflow._followed.   Locks: nothing.
 create or replace function pgflowd._followed(run_ids uuid[])
 returns uuid[] language plpgsql set search_path = '', pg_temp as $$
 begin

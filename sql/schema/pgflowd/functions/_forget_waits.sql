@@ -1,5 +1,5 @@
 -- _forget_waits(run_ids): deletes the waits of these runs in what has ended: a run, or a step of it.
--- Called by: _report_all, pgflow._forget_waits.   Locks: the waits; the caller holds the runs.
+-- Called by: pgflow._forget_waits.   Locks: the waits; the caller holds the runs.
 create or replace function pgflowd._forget_waits(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin

@@ -2,7 +2,6 @@
 -- deleted, and each gets a message, in the order in which they began to wait, hidden for so long.
 -- Returns the messages; one that does not wait is left alone. In a paused run they wait for the resume
 -- instead. They count as queued from now on, so no wait is taken for a time in which no worker was free.
--- On a foreign core a task may have ended and still wait: it gets no message.
 -- Called by: _end_waits, _give_slot, _hold_task, _resume, _take_needed.
 -- Locks: waits, tasks, new messages; the caller holds the runs, or the tasks.
 create or replace function pgflowd._free(
@@ -40,7 +39,7 @@ begin
            array_agg(ended.task_index order by ended.nr) as indexes
       from ended
      cross join lateral (
-       select one.flow_slug, pgflowd._task_queue(one) as queue from pgflow.step_tasks as one
+       select one.flow_slug, one.queue_name as queue from pgflow.step_tasks as one
         where one.run_id = ended.run_id and one.step_slug = ended.step_slug
           and one.task_index = ended.task_index and one.status = 'queued' offset 0) as task
      cross join lateral (
@@ -52,8 +51,7 @@ begin
           and one.status = 'started' offset 0) as state
      group by 1, 2 order by 1, 2
   loop
-    sent := pgflowd._send_again(queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes,
-                                hidden_s);
+    sent := pgflow._send_messages(queue.flow_slug, hidden_s, queue.runs, queue.steps, queue.indexes);
     update pgflow.step_tasks as task set message_id = new.msg_id, queued_at = now()
       from unnest(queue.runs, queue.steps, queue.indexes, sent)
              as new (run_id, step_slug, task_index, msg_id)

@@ -21,7 +21,7 @@ begin
              where one.run_id = next.run_id and one.status = 'started' and not one.is_paused
             offset 0 for no key update skip locked) as run
      cross join lateral (
-       select pgflowd._task_queue(one) as queue from pgflow.step_tasks as one
+       select one.queue_name as queue from pgflow.step_tasks as one
         where one.run_id = next.run_id and one.step_slug = next.step_slug
           and one.task_index = next.task_index and one.status = 'queued'
        offset 0 for no key update skip locked) as task;

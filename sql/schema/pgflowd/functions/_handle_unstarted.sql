@@ -87,7 +87,7 @@ begin
        where (flow.flow_slug = _handle_unstarted.flow_slug
               or lower(flow.flow_slug collate "C")
                  = lower(_handle_unstarted.queue_name collate "C"))
-         and lower(pgflowd._task_queue(task) collate "C")
+         and lower(task.queue_name collate "C")
              = lower(_handle_unstarted.queue_name collate "C")
     ), sorted as (
       select message.msg_id,
@@ -114,7 +114,7 @@ begin
   loop
     case one.kind
       when 'foreign' then
-        archived := pgflowd._archive(queue_name, one.msg_ids);
+        archived := pgflow._archive(queue_name, one.msg_ids);
         if archived > 0 then
           raise notice 'messages without an open task were archived'
             using errcode = 'PF010', detail = archived::text;

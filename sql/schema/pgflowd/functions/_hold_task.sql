@@ -24,7 +24,7 @@ begin
   if not found then
     raise exception 'there is no %', task_name using errcode = 'PF002';
   end if;
-  person := pgflowd._person(pgflowd._task_queue(task), _hold_task.actor);
+  person := pgflowd._person(task.queue_name, _hold_task.actor);
   select max(attempt.token) into held from pgflowd.attempts as attempt
    where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null
@@ -44,7 +44,7 @@ begin
              one.flow_slug, queue.queue_name, queue.step_slug, array[one.message_id], person,
              clock_timestamp(), interval '1 minute', null) as begun
      where one.run_id = task.run_id and one.step_slug = task.step_slug
-       and one.task_index = task.task_index and queue.queue_name = pgflowd._task_queue(one);
+       and one.task_index = task.task_index and queue.queue_name = one.queue_name;
   end if;
   if held is null then
     raise exception '% cannot be taken: %', task_name,

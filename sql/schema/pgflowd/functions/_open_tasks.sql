@@ -25,7 +25,7 @@ begin
       select to_regclass(pgflowd._queue_table(task.queue_name)) as messages,
              array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes,
              array_agg(task.message_id) as message_ids
-        from (select pgflowd._task_queue(one) as queue_name, one.step_slug, one.task_index,
+        from (select one.queue_name as queue_name, one.step_slug, one.task_index,
                      one.message_id
                 from pgflow.step_tasks as one
                where one.run_id = _open_tasks.of_run and one.status in ('queued', 'started')

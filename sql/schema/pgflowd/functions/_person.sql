@@ -9,7 +9,7 @@ returns uuid language plpgsql set search_path = '', pg_temp as $$
 declare
   person constant text := left(coalesce(nullif(_person.actor, ''), session_user), 200);
   id constant uuid := pgflowd._person_id(_person.queue_name, person);
-  may_stop boolean;
+  is_new boolean;
 begin
   perform from pgflow.workers as worker where worker.worker_id = id for key share;
   if found then
@@ -18,8 +18,8 @@ begin
   insert into pgflow.workers as worker (worker_id, queue_name, function_name)
   values (id, _person.queue_name, person)
   on conflict (worker_id) do nothing
-  returning to_jsonb(worker) ? 'stopped_at' into may_stop;
-  if may_stop then  -- older foreign cores have no such column
+  returning true into is_new;
+  if is_new then
     update pgflow.workers as worker set stopped_at = clock_timestamp() where worker.worker_id = id;
   end if;
   return id;

@@ -33,7 +33,7 @@ begin
        and not exists (select from pgflow.runs as known where known.run_id = run.run_id)
      group by run.flow_slug order by run.flow_slug
   loop
-    perform pgflowd._start_each_run(starts.flow_slug, starts.inputs, starts.run_ids);
+    perform from pgflow.start_flows(starts.flow_slug, starts.inputs, starts.run_ids);
   end loop;
   update pgflowd.runs as run set state = 'started', input = null, due_at = run.expires_at
    where run.run_id = any (ready);

@@ -30,6 +30,8 @@ begin
     end;
   end loop;
   if _prune_leftovers.flow_slug is null then
-    perform pgflowd._prune_workers(_prune_leftovers.before);
+    if pg_relation_size('pgflow.step_tasks') < 200000000 then  -- else it reads too much; people do it
+      perform pgflow._prune_workers(_prune_leftovers.before, 10000);
+    end if;
   end if;
 end $$;

@@ -17,7 +17,7 @@ begin
                     _put_aside.rests)
              with ordinality as given (run_id, step_slug, task_index, rest, ord)
        cross join lateral (
-         select one.flow_slug, one.message_id, pgflowd._task_queue(one) as queue_name
+         select one.flow_slug, one.message_id, one.queue_name as queue_name
            from pgflow.step_tasks as one
           where one.run_id = given.run_id and one.step_slug = given.step_slug
             and one.task_index = given.task_index offset 0) as task

@@ -13,7 +13,7 @@ begin
   for queue in
     with free as (
       select task.step_slug, task.task_index, task.message_id,
-             pgflowd._task_queue(task) as queue_name
+             task.queue_name as queue_name
         from pgflow.step_tasks as task
        where task.run_id = _put_run_aside.run_id and task.status = 'queued'
          and not exists (select from pgflowd.waits as wait

@@ -22,7 +22,7 @@ begin
          join pgflow.runs as run on run.run_id = task.run_id
         where task.flow_slug = $1 and task.message_id = message.msg_id
           and task.status in ('queued', 'started') and run.status = 'started'
-          and pgflowd._task_queue(task) = $3 offset 0)
+          and task.queue_name = $3 offset 0)
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
   return query execute format($query$
@@ -32,7 +32,7 @@ begin
      cross join lateral (
        select one.* from pgflow.step_tasks as one
         where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
-     where task.status = 'completed' and pgflowd._task_queue(task) = $3
+     where task.status = 'completed' and task.queue_name = $3
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
   return query execute format($query$
@@ -46,7 +46,7 @@ begin
        select from pgflowd.waits as one
         where one.run_id = task.run_id and one.step_slug = task.step_slug
           and one.task_index = task.task_index offset 0) as wait
-     where pgflowd._task_queue(task) = $3
+     where task.queue_name = $3
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
 end $$;

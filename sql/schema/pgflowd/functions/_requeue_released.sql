@@ -21,7 +21,7 @@ begin
     returning element.ord, task.message_id,
               case when element.standing = 'live' then coalesce(element.delay, interval '0')
                    else interval '0' end as delay,
-              pgflowd._task_queue(task) as queue
+              task.queue_name as queue
   )
   select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,
          array_agg(requeued.message_id) as messages, array_agg(requeued.delay) as delays

@@ -45,7 +45,7 @@ begin
        select pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 as times
        offset 0) as stalls
      where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
-       and to_jsonb(task) ->> 'permanently_stalled_at' is null
+       and task.permanently_stalled_at is null
        and (person.is_one
             or stalls.times < (pgflowd._crash_limit(task.run_id, task.step_slug)).most)
   ), closed as (
@@ -68,7 +68,7 @@ begin
   select array_agg(queued.task), array_agg(queued.pause) into requeued, pauses from queued;
 
   for queue in
-    select pgflowd._task_queue(task) as name, pauses[given.ord] as pause,
+    select task.queue_name as name, pauses[given.ord] as pause,
            array_agg(task.message_id) as msg_ids
       from generate_subscripts(requeued, 1) as given (ord)
      cross join lateral unnest(requeued[given.ord : given.ord]) as task

@@ -2,8 +2,7 @@
 -- all its attempts back; returns their number. The step counts all its tasks again. A task with an
 -- open attempt is still executed somewhere: it stays started, its new message is hidden until the
 -- lease ends and counts as read, and its worker is woken to learn that the attempt is revoked.
--- Checkpoints stay, but those of waits that timed out, so that the task waits again; on a foreign core
--- it may still wait, and then does no longer. If the step's undo is for what was attempted, a task of
+-- Checkpoints stay, but those of waits that timed out, so that the task waits again. If the step's undo is for what was attempted, a task of
 -- which no attempt is kept gets one.
 -- Called by: retry.   Locks: messages, waits; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
@@ -17,7 +16,7 @@ declare
   hidden record;
 begin
   select array_agg(task.task_index order by task.task_index),
-         array_agg(task.message_id), min(pgflowd._task_queue(task)), min(task.flow_slug)
+         array_agg(task.message_id), min(task.queue_name), min(task.flow_slug)
     into task_indexes, old_ids, queue, flow
     from pgflow.step_tasks as task
    where task.run_id = _requeue_step.run_id and task.step_slug = _requeue_step.step_slug
@@ -31,9 +30,9 @@ begin
    where checkpoint.run_id = _requeue_step.run_id and checkpoint.step_slug = _requeue_step.step_slug
      and checkpoint.task_index = any (task_indexes)
      and checkpoint.name ~ '^(signal|runs) ' and checkpoint.data ? 'timeout';
-  perform pgflowd._archive(queue, old_ids);
-  new_ids := pgflowd._send_again(
-    queue, flow, array_fill(_requeue_step.run_id, array[cardinality(task_indexes)]),
+  perform pgflow._archive(queue, old_ids);
+  new_ids := pgflow._send_messages(
+    flow, 0, array_fill(_requeue_step.run_id, array[cardinality(task_indexes)]),
     array_fill(_requeue_step.step_slug, array[cardinality(task_indexes)]), task_indexes);
   for hidden in
     select array_agg(new.msg_id) as msg_ids, attempt.lease_until

@@ -9,12 +9,12 @@ declare
   sent int := 0;
 begin
   for queue in
-    select pgflowd._task_queue(task) as name, task.flow_slug, array_agg(task.run_id) as runs,
+    select task.queue_name as name, task.flow_slug, array_agg(task.run_id) as runs,
            array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes
       from unnest(_send_lost.run_ids, _send_lost.step_slugs, _send_lost.task_indexes) as one (run_id, step_slug, task_index)
       join pgflow.step_tasks as task using (run_id, step_slug, task_index)
      where task.status = 'queued' and not exists (
-       select from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]))
+       select from pgflowd._visible_at(task.queue_name, array[task.message_id]))
        and not exists (
        select from pgflowd.waits as wait
         where wait.run_id = task.run_id and wait.step_slug = task.step_slug
@@ -22,8 +22,8 @@ begin
      group by 1, 2 order by 1, 2
   loop
     update pgflow.step_tasks as task set message_id = new.msg_id
-      from unnest(queue.runs, queue.steps, queue.indexes, pgflowd._send_again(
-             queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes))
+      from unnest(queue.runs, queue.steps, queue.indexes, pgflow._send_messages(
+             queue.flow_slug, 0, queue.runs, queue.steps, queue.indexes))
              as new (run_id, step_slug, task_index, msg_id)
      where task.run_id = new.run_id and task.step_slug = new.step_slug
        and task.task_index = new.task_index;

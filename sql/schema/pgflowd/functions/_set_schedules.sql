@@ -1,7 +1,6 @@
 -- _set_schedules(flow_slug, shape): the schedules of origin `code` become those of this shape. One that has
 -- another expression or zone counts from now; a pause stays.
 -- A name that an operator or another flow has is left to them.
--- PF035 where a foreign core cannot keep runs from overlapping.
 -- Called by: _define, deploy_version.   Locks: what it changes; the caller has the flow's definition.
 create or replace function pgflowd._set_schedules(flow_slug text, shape jsonb)
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -9,10 +9,9 @@ declare
     'singleton', _set_starts.shape #> '{options,singleton}')), '{}');
   known jsonb;
 begin
-  select to_jsonb(flow) -> 'starts' into known from pgflow.flows as flow
+  select flow.starts into known from pgflow.flows as flow
    where flow.flow_slug = _set_starts.flow_slug;
   if nullif(known, 'null') is distinct from wanted then
-    perform pgflowd._require_own_core('title, labels, expires and singleton of a flow');
     update pgflow.flows as flow set starts = wanted where flow.flow_slug = _set_starts.flow_slug;
   end if;
 end $$;

@@ -20,7 +20,7 @@ declare
   title text;
 begin
   _start.flow_slug := pgflowd.current_flow(_start.flow_slug);
-  select nullif(to_jsonb(flow) -> 'starts', 'null') into starts
+  select flow.starts into starts
     from pgflow.flows as flow where flow.flow_slug = _start.flow_slug;
   if not found then
     raise exception 'there is no flow %', _start.flow_slug using errcode = 'PF002';
@@ -48,14 +48,13 @@ begin
                        when waits then 'blocked' else 'started' end;
 
   is_known := exists (select from pgflow.runs as run where run.run_id = _start.run_id);
-  if not is_known and _start.key is not null then  -- an older run, deleted by a foreign core
+  if not is_known and _start.key is not null then  -- an older run that was deleted
     delete from pgflowd.runs as gone
      where gone.run_id = _start.run_id and gone.state = 'started'
        and not exists (select from pgflow.runs as run where run.run_id = gone.run_id);
   end if;
   is_known := is_known or exists (select from pgflowd.runs as run where run.run_id = _start.run_id);
   if _start.singleton_key is not null and _start.status <> 'expired' and not is_known then
-    perform pgflowd._watch_runs('{}');  -- raises on a foreign core
     if not pgflowd._lock_key(_start.singleton_key, has_to_know) then
       _start.status := case _start.status when 'started' then 'blocked' else _start.status end;
     end if;

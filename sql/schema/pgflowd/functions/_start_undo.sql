@@ -49,7 +49,7 @@ begin
   if plan <> '{}' then
     insert into pgflowd.runs (run_id, flow_slug, created_at, created_by, undo_of)
     values (new_id, undo_flow, clock_timestamp(), 'pgflowd', ours.run_id);  -- reports may be younger than now()
-    perform pgflowd._start_each_run(undo_flow, array[jsonb_build_object(
+    perform from pgflow.start_flows(undo_flow, array[jsonb_build_object(
       'run_id', ours.run_id, 'generation', ours.undo_generation, 'plan', plan,
       'cause', coalesce('asked for by ' || ours.undo_by || coalesce(': ' || nullif(ours.undo_reason, ''), ''),
                         nullif(to_jsonb(core) ->> 'error_message', ''), 'it ' || core.status))], array[new_id]);

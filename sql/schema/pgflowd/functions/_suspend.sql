@@ -22,7 +22,7 @@ begin
        and task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index
     returning element.ord, element.wait, task.run_id, task.step_slug, task.task_index,
-              task.flow_slug, task.message_id, pgflowd._task_queue(task) as queue
+              task.flow_slug, task.message_id, task.queue_name as queue
   ), inserted as (
     insert into pgflowd.waits as kept (run_id, step_slug, task_index, flow_slug, kind, name,
                                        checkpoint, due_at, rest, why)

@@ -11,7 +11,7 @@ returns void language sql set search_path = '', pg_temp as $$
            where one.owner = _sweep_doorbells.worker_id
                  and not exists (select from pgflow.workers as worker
                                   where worker.worker_id = one.owner
-                                    and to_jsonb(worker) ->> 'stopped_at' is not null)
+                                    and worker.stopped_at is not null)
               or _sweep_doorbells.worker_id is null
                  and one.armed_at < now() - interval '5 minutes'
                  and not exists (select from pgflow.workers as worker

@@ -27,7 +27,7 @@ begin
     end if;
     return null;
   end if;
-  times := greatest((to_jsonb(task) ->> 'requeued_count')::int,
+  times := greatest(task.requeued_count,
                     pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index));
   if times >= 3 then
     return case when pgflowd._give_up(
@@ -44,7 +44,7 @@ begin
      set status = 'queued', started_at = null, last_worker_id = null
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
-  perform pgflowd._make_visible(pgflowd._task_queue(task), array[task.message_id], clock_timestamp());
-  perform pgflowd._ring(pgflowd._task_queue(task));
+  perform pgflowd._make_visible(task.queue_name, array[task.message_id], clock_timestamp());
+  perform pgflowd._ring(task.queue_name);
   return 'recovered';
 end $$;

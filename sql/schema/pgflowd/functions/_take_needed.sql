@@ -33,7 +33,7 @@ begin
                select from pgflow.step_tasks as task
                 where task.run_id = wait.run_id and task.step_slug = wait.step_slug
                   and task.task_index = wait.task_index and task.status = 'queued'
-                  and pgflowd._task_queue(task) = _take_needed.queue_name
+                  and task.queue_name = _take_needed.queue_name
                offset 0 for no key update skip locked) as task
              limit _take_needed.most - coalesce(cardinality(msg_ids), 0)) as free;
     continue when locked.run_ids is null;

@@ -3,7 +3,7 @@
 -- with the rights of our callers and owners. Trusted are superusers, and the roles that the last
 -- `db migrate` recorded: its own, the owners of our schemas, and the platform's admin.
 -- All functions of a name count, since PostgreSQL chooses among them.
--- Called by: platform, pgflow._untrusted_owner, _send_event.   Locks: nothing.
+-- Called by: platform, pgflow._untrusted_owner.   Locks: nothing.
 create or replace function pgflowd._untrusted_owner(schema_name text)
 returns text language plpgsql stable set search_path = '', pg_temp as $$
 declare

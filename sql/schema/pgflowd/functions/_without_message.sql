@@ -12,7 +12,7 @@ declare
   queue record;
 begin
   for queue in
-    select pgflowd._task_queue(task.*::pgflow.step_tasks) as name, array_agg(task.run_id) as runs,
+    select task.queue_name as name, array_agg(task.run_id) as runs,
            array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes,
            array_agg(task.message_id) as msg_ids
       from pgflow.runs as run

@@ -7,9 +7,6 @@ create or replace function pgflowd._write_schedule(
   origin text, actor text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin
-  if _write_schedule.overlap <> 'allow' then
-    perform pgflowd._require_own_core('schedules whose runs may not overlap');
-  end if;
   insert into pgflowd.schedules as known
          (name, flow_slug, cron, timezone, input, overlap, catchup, origin, changed_by)
   values (_write_schedule.name, _write_schedule.flow_slug, _write_schedule.cron,

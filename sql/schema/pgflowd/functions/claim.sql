@@ -13,7 +13,7 @@
 -- aside it reads on, a hundred at a time, ten times at most. With `with_trace` it looks up, for each
 -- run, to which trace it belongs (_trace_of). A task that cannot be started, since its input cannot be
 -- built, fails by itself (_start_each). A deprecated or stopped worker gets nothing, and nobody a task
--- of a paused flow. PF002 for an unknown flow or worker. A worker that was silent for long keeps its row
+-- of a paused flow. PF002 for an unknown flow or worker, PF030 while functions of schema pgflow are not ours. A worker that was silent for long keeps its row
 -- from being pruned meanwhile, or finds that this happens. It waits for nothing, so it may follow a
 -- report in one transaction, and it sees what that made ready.
 -- Called by: workers.
@@ -39,11 +39,13 @@ declare
   young bigint[];
   got int;
 begin
-  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null
-           or exists (select from pgflowd.paused_flows as paused
-                       where paused.flow_slug = claim.flow_slug),
+  select case when not exists (select from pgflowd.settings as kept
+                                where kept.name = 'replaced_functions')
+              then worker.deprecated_at is not null or worker.stopped_at is not null
+                   or exists (select from pgflowd.paused_flows as paused
+                               where paused.flow_slug = claim.flow_slug) end,
          worker.last_heartbeat_at < now() - interval '1 minute',
-         pgflowd._is_gated(flow)
+         flow.is_gated
     into leaving, silent, has_gates
     from pgflow.workers as worker
     join pgflow.flows as flow on flow.flow_slug = claim.flow_slug

@@ -4,8 +4,7 @@
 -- has `options`, too: what was changed, as `step`, `option`, `before` and `after`. Its schedules follow,
 -- too; those of a version are its name's. A flow of another shape stays as it is, but for a definition
 -- that may lose data: then it is made anew, and keeps its schedules. What it has made or changed is kept
--- as an action, also when a worker calls it as it starts. PF035 if a foreign core lacks what the shape
--- asks for.
+-- as an action, also when a worker calls it as it starts.
 -- Called by: workers, commands.   Locks: the flow's definition.
 create or replace function pgflowd.define(
   flow_slug text, shape jsonb, may_lose_data boolean default false, actor text default null,

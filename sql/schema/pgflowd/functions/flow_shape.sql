@@ -10,7 +10,7 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
              'maxAttempts', flow.opt_max_attempts, 'baseDelay', flow.opt_base_delay,
              'timeout', flow.opt_timeout) || jsonb_strip_nulls(jsonb_build_object(
                'onFailure', wanted.on_failure, 'onCancel', wanted.on_cancel))
-             || coalesce(nullif(to_jsonb(flow) -> 'starts', 'null'), '{}'),
+             || coalesce(flow.starts, '{}'),
            'steps', (
              select coalesce(jsonb_agg(jsonb_build_object(
                       'slug', step.step_slug,
@@ -47,7 +47,7 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
               where step.flow_slug = flow.flow_slug))
          || case when wanted.input_schema is null then '{}' else
               jsonb_build_object('inputSchema', wanted.input_schema) end
-         || jsonb_strip_nulls(jsonb_build_object('flowType', to_jsonb(flow) -> 'flow_type'))
+         || jsonb_strip_nulls(jsonb_build_object('flowType', to_jsonb(flow.flow_type)))
          || coalesce((
            select jsonb_build_object('schedules', to_jsonb(array_agg(jsonb_build_object(
                     'name', schedule.name, 'cron', schedule.cron, 'timezone', schedule.timezone,

@@ -68,7 +68,7 @@ begin
   update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
    where attempt.token = any(lost);
   for queue in
-    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
+    select task.queue_name as name, array_agg(task.message_id) as msg_ids
       from pgflowd.attempts as attempt
       join pgflow.step_tasks as task
         on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug

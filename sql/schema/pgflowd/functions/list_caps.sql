@@ -10,7 +10,7 @@ begin
       join pgflow.workers as worker on worker.worker_id = known.worker_id
      where worker.queue_name in (select queue.queue_name
                                    from pgflowd._queues(list_caps.flow_slug) as queue)
-       and (to_jsonb(worker) ->> 'stopped_at' is null
+       and (worker.stopped_at is null
             and worker.last_heartbeat_at > now() - interval '30 s'
             or pgflowd._is_asleep(worker))
      order by 1;

@@ -47,14 +47,14 @@ begin
     undoes := (select substr(coalesce(flow.name, flow.flow_slug), length('undo_') + 1)
                 where exists (select from pgflow.steps as step
                                where step.flow_slug = flow.flow_slug
-                                 and (to_jsonb(step) -> 'settles')::boolean));
+                                 and step.settles));
     last_run_at := (select one.started_at  -- in the order of the index: see flow_grid
                       from (select run.flow_slug, run.started_at from pgflow.runs as run
                              where run.flow_slug >= flow.flow_slug
                              order by run.flow_slug, run.started_at desc limit 1) as one
                      where one.flow_slug = flow.flow_slug);
     workers := (select count(*) from pgflow.workers as worker
-                 where worker.queue_name = flow.queue_name and to_jsonb(worker) ->> 'stopped_at' is null
+                 where worker.queue_name = flow.queue_name and worker.stopped_at is null
                    and worker.last_heartbeat_at > now() - interval '30 s');
     is_asleep := exists (select from pgflow.workers as worker
                           where worker.queue_name = flow.queue_name and pgflowd._is_asleep(worker));

@@ -16,6 +16,7 @@ language sql stable set search_path = '', pg_temp as $$
       ('on_crash_limit', 'fail or quarantine', 'what becomes of the task'),
       ('max_map_elements', '1000 to 10000000', 'elements of a map at most'),
       ('checkpoint_max', '1024 to 16777216', 'bytes of a checkpoint at most'),
+      ('run_in_input', 'true or false', 'other runtimes get the run''s input as run'),
       ('events', 'followed or always', 'runs that PostgreSQL notifies')) as known (name, takes, means)
     left join pgflowd.settings as kept on kept.name = known.name
    order by known.name;

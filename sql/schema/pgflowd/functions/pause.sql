@@ -3,8 +3,7 @@
 -- for the resume, with what is left of a delay; what else waits keeps what is left until its end; who waits for a
 -- place of a limit leaves the line, and keeps its number. What
 -- becomes ready meanwhile begins to wait when a claim meets it (_handle_unstarted). A run expires all
--- the same. PF002 for an unknown run, PF003 for one that has ended or not begun, PF035 on a foreign
--- core.
+-- the same. PF002 for an unknown run, PF003 for one that has ended or not begun.
 -- It waits for claims that hold a task, so none begins after `paused_at`.
 -- Security definer, so that a role which may touch no table can pause what it started.
 -- Called by: clients, commands, operators.
@@ -31,7 +30,6 @@ begin
                         else 'only a run that has not ended can be paused' end;
   end if;
 
-  perform pgflowd._require_own_core('runs that are paused');
   if pgflowd._is_paused(pause.run_id) then
     return 'repeated';
   end if;

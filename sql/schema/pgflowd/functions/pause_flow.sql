@@ -1,7 +1,7 @@
 -- pause_flow(flow_slug, reason, actor): from now on no task of the flow, or of any version of it,
 -- begins; returns `paused`, or `repeated` when it is paused already. What runs ends normally, and runs
 -- may be started. No row is moved, so this takes no longer for a million tasks. A claim under way may
--- still begin some. PF002 for an unknown flow, PF035 on a foreign core. Security definer, since a
+-- still begin some. PF002 for an unknown flow. Security definer, since a
 -- worker's role may change no flow.
 -- Called by: clients, commands, operators.   Locks: the new row.
 create or replace function pgflowd.pause_flow(
@@ -10,7 +10,6 @@ returns text language plpgsql security definer set search_path = '', pg_temp as 
 begin
   perform pgflowd._lock_definition(pause_flow.flow_slug);
   perform pgflowd._require_flow(pause_flow.flow_slug);
-  perform pgflowd._require_own_core('flows that are paused');
   insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)
   select one, coalesce(nullif(pause_flow.actor, ''), session_user), pause_flow.reason
     from unnest(pgflowd.flows_of(pause_flow.flow_slug)) as one

@@ -29,10 +29,10 @@ begin
   delete from pgflowd.waits as wait
    where wait.run_id = task.run_id and wait.step_slug = task.step_slug
      and wait.task_index = task.task_index;
-  queue := pgflowd._task_queue(task);
-  perform pgflowd._archive(queue, array[task.message_id]) where task.message_id is not null;
-  new_ids := pgflowd._send_again(queue, task.flow_slug, array[task.run_id], array[task.step_slug],
-                                 array[task.task_index]);
+  queue := task.queue_name;
+  perform pgflow._archive(queue, array[task.message_id]) where task.message_id is not null;
+  new_ids := pgflow._send_messages(task.flow_slug, 0, array[task.run_id], array[task.step_slug],
+                                   array[task.task_index]);
   update pgflow.step_tasks as known
      set status = 'queued', message_id = new_ids[1], started_at = null, last_worker_id = null,
          attempts_count = case known.status when 'started' then greatest(known.attempts_count - 1, 0)

@@ -51,8 +51,6 @@ begin
     perform pgflowd._check_wishes(
       null, planned.start_at, planned.expires_at, null, null, planned.singleton_key, 'wait',
       reschedule.after, coalesce(planned.after_mode, reschedule.after_mode, 'completed'));
-    perform pgflowd._watch_runs('{}')  -- raises on a foreign core
-      where planned.singleton_key <> coalesce(before.singleton_key, '');
     if reschedule.after is not null then
       delete from pgflowd.awaits as one
        where one.run_id = reschedule.run_id and one.step_slug = '' and one.task_index = -1;

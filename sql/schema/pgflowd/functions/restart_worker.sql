@@ -11,7 +11,7 @@ declare
 begin
   select one.* into worker
     from pgflow.workers as one where one.worker_id = restart_worker.worker_id for no key update;
-  if worker.worker_id is null or to_jsonb(worker) ->> 'stopped_at' is not null then
+  if worker.worker_id is null or worker.stopped_at is not null then
     raise exception 'there is no running worker %', restart_worker.worker_id
       using errcode = 'PF002', hint = '`pgflowd daemons list -v` shows the workers; one that sleeps or is'
                                       ' parked has no process, and starts as a new one';

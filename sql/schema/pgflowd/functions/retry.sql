@@ -93,7 +93,7 @@ begin
    where known.run_id = retry.run_id;
   update pgflow.runs as known set status = 'started', failed_at = null
    where known.run_id = retry.run_id;
-  perform pgflowd._set_run_error(retry.run_id, null);
+  update pgflow.runs as one set error_message = null where one.run_id = retry.run_id;
   update pgflow.step_states as state
      set status = case when state.started_at is null then 'created' else 'started' end,
          remaining_tasks = case when state.started_at is not null then state.remaining_tasks end,

@@ -48,7 +48,7 @@ language sql stable set search_path = '', pg_temp as $$
                  select min(message.visible_at)
                    from pgflow.step_tasks as first
                   cross join lateral pgflowd._visible_at(
-                    pgflowd._task_queue(first), task.messages) as message
+                    first.queue_name, task.messages) as message
                   where first.run_id = run.run_id and first.step_slug = step.step_slug
                     and first.task_index = task.first_queued) end,
                waiting.due_at),

@@ -29,7 +29,7 @@ language sql stable set search_path = '', pg_temp as $$
            order by one.ended_at desc, one.token desc limit run_troubles.max_rows) as attempt
    cross join lateral (
      select one.flow_slug, one.step_slug, one.status, one.message_id,
-            case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name
+            case when one.status = 'queued' then one.queue_name end as queue_name
        from pgflow.step_tasks as one
       where one.run_id = attempt.run_id and one.step_slug = attempt.step_slug
         and one.task_index = attempt.task_index offset 0) as task

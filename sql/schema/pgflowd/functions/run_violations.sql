@@ -43,8 +43,7 @@ begin
       join pgflow.steps as step
         on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
      where step.step_type = 'map'
-       and to_jsonb(state) ? 'output'
-       and to_jsonb(state) -> 'output' is distinct from (
+       and state.output is distinct from (
          select coalesce(to_jsonb(array_agg(task.output order by task.task_index)), '[]')
            from pgflow.step_tasks as task
           where task.run_id = state.run_id and task.step_slug = state.step_slug)
@@ -64,7 +63,7 @@ begin
      where run.run_id = any (run_ids)
        and (task.status = 'failed' and coalesce(task.error_message, '') = ''
             or task.status = 'started' and run.status = 'started'
-               and to_jsonb(task) ->> 'permanently_stalled_at' is not null)
+               and task.permanently_stalled_at is not null)
      limit max_rows;
   return query
     select 'I8', state.flow_slug, state.run_id, state.step_slug, null::int,

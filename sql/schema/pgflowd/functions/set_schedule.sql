@@ -9,7 +9,7 @@
 --   catchup   of the ticks that are more than a minute late, run the last (`one`), `none`, or `all`, at
 --             most a hundred
 -- PF002 for an unknown flow; PF009 for a name that a schedule of the code has, and for values that cannot
--- be; PF035 where a foreign core cannot keep runs from overlapping.
+-- be.
 -- Security definer, since a worker's role may change no schedule.
 -- Called by: clients, commands, operators.   Locks: the schedule.
 create or replace function pgflowd.set_schedule(

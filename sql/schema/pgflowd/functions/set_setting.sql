@@ -18,6 +18,7 @@ declare
     when 'checkpoint_max' then jsonb_typeof(set_setting.value) = 'number'
                                and set_setting.value::numeric between 1024 and 16777216
                                and set_setting.value::numeric % 1 = 0
+    when 'run_in_input' then set_setting.value in ('true', 'false')
     when 'events' then set_setting.value in ('"followed"', '"always"')
     when 'retention_completed' then pgflowd._is_retention(set_setting.value)
     when 'retention_failed' then pgflowd._is_retention(set_setting.value)

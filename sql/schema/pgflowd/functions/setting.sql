@@ -8,11 +8,12 @@
 --   on_crash_limit  `fail` it then, or `quarantine`: it waits until somebody decides about it
 --   max_map_elements  elements that a map may have
 --   checkpoint_max  bytes that a checkpoint, or the payload of a signal, may have
+--   run_in_input whether workers of other runtimes find the run's input under `run`, as from 0.8 to 0.11
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
 -- Called by: checkpoint_save, _crash_limit, _delete_attempts, list_settings, prune_expired,
--- set_setting, _signal, pgflow._check_map_length; commands.   Locks: nothing.
+-- set_setting, _signal, pgflow._check_map_length, pgflow._run_in_input; commands.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
@@ -28,6 +29,7 @@ begin
     when 'on_crash_limit' then return '"fail"';
     when 'max_map_elements' then return '200000';
     when 'checkpoint_max' then return '1048576';
+    when 'run_in_input' then return 'false';
     when 'events' then return '"followed"';
     when 'retention_completed' then return 'null';
     when 'retention_failed' then return 'null';

@@ -17,7 +17,7 @@ language sql stable set search_path = '', pg_temp as $$
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,
          coalesce(task.last_worker_id, held.worker_id),
          task.attempts_count, coalesce(held.started_at, task.started_at), judged.stalled_at,
-         greatest(coalesce((to_jsonb(task) ->> 'requeued_count')::int, 0),
+         greatest(task.requeued_count,
                   pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index)),
          case when given_up.at is not null then 'recovery gave it up'
               when held.token is not null then 'its lease lapsed'
@@ -37,7 +37,7 @@ language sql stable set search_path = '', pg_temp as $$
      and held.attempt = task.attempts_count
      and held.worker_id = coalesce(task.last_worker_id, held.worker_id)
    cross join lateral (
-     select (to_jsonb(task) ->> 'permanently_stalled_at')::timestamptz as at) as given_up
+     select task.permanently_stalled_at as at) as given_up
    cross join lateral (
      select coalesce(given_up.at, held.lease_until,
                      task.started_at + stalled_tasks.stale_threshold

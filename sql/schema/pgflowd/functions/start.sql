@@ -14,8 +14,7 @@
 -- another way, with `ended` it begins all the same. `after_keys`: likewise the runs of
 -- this flow with these keys. `traceparent`: the trace of the caller, as W3C
 -- writes it, to which the run then belongs; `tracestate` with it. PF002 for an unknown flow, PF007 for
--- an unknown run to wait for, PF009 for wishes that cannot be, PF035 for other runs to wait for on a
--- foreign core; the core's errors for an input that a root map does not take, and for an id that is
+-- an unknown run to wait for, PF009 for wishes that cannot be; the core's errors for an input that a root map does not take, and for an id that is
 -- taken. Ids of version 8 and keys that begin with `schedule ` are given by nobody (_check_reserved).
 -- Security definer, so that a role which may touch no table can start a flow; whoever has no
 -- role of roles.sql needs a grant.

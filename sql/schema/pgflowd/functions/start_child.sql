@@ -30,7 +30,7 @@ declare
   started uuid;
   status text;
 begin
-  select to_jsonb(flow) -> 'starts' ->> 'singleton' into singleton_key
+  select flow.starts ->> 'singleton' into singleton_key
     from pgflow.flows as flow
    where flow.flow_slug = pgflowd.current_flow(parsed ->> 'flow') for share;
   singleton_key := coalesce(wishes ->> 'singleton',

@@ -41,7 +41,7 @@ begin
     end loop;
     return;
   end if;
-  select pgflowd._is_gated(flow) into has_gates
+  select flow.is_gated into has_gates
     from pgflow.flows as flow where flow.flow_slug = task_claim.flow_slug;
   if not found then
     raise exception 'there is no flow %', quote_literal(task_claim.flow_slug)

@@ -18,7 +18,7 @@ begin
        select from pgflow.workers as worker
         where worker.queue_name = known.queue_name
           and (pgflowd._is_asleep(worker)
-               or to_jsonb(worker) ->> 'stopped_at' is null
+               or worker.stopped_at is null
                   and worker.last_heartbeat_at > now() - interval '30 s'))
      order by 1
   loop

@@ -3,7 +3,7 @@
 -- Roles that roles.sql made are given their rights on it.
 -- Queue tables are small and busy, so the first call also makes autovacuum visit them often. A
 -- partitioned one cannot have such settings; its partitions are left as they are.
--- Called by: pgflow._create_queue; workers, commands, db migrate.   Locks: the queue's table, once.
+-- Called by: pgflow._create_queue; workers, commands.   Locks: the queue's table, once.
 create or replace function pgflowd.watch_queue(queue_name text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare

@@ -1,7 +1,6 @@
 -- claimed_task: what pgflowd.claim returns for each task: the record of the contract, and the
 -- lease. A type of its own, since the claim's parameters bear some of these names.
--- `waited_s` is the time since the task could first be claimed; null for later attempts, and on
--- foreign cores, where it would cost another look-up per task. `trace` is what _trace_of returns, for claims
+-- `waited_s` is the time since the task could first be claimed; null for later attempts. `trace` is what _trace_of returns, for claims
 -- that ask for it.
 do $$
 begin

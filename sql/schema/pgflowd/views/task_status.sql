@@ -30,5 +30,5 @@ create or replace view pgflowd.task_status as
         from pgflowd._visible_at(
                case when task.status in ('queued', 'started') and wait.run_id is null
                          and held.lease_until is null
-                    then pgflowd._task_queue(task) end, array[task.message_id]) as shown) as message
+                    then task.queue_name end, array[task.message_id]) as shown) as message
       on true;

@@ -12,4 +12,4 @@ create or replace view pgflowd.worker_status as
          coalesce(held.tasks, 0) as running, pgflowd._is_asleep(worker) as is_asleep
     from pgflow.workers as worker
     left join held on held.worker_id = worker.worker_id
-   where to_jsonb(worker) ->> 'stopped_at' is null or pgflowd._is_asleep(worker);
+   where worker.stopped_at is null or pgflowd._is_asleep(worker);

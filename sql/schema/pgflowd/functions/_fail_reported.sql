@@ -38,7 +38,7 @@ begin
     became[given.ords[ended.ord]] := ended.status;
   end loop;
   if given.any_delayed then
-    perform pgflowd._hide(array_agg(pgflowd._task_queue(task)), array_agg(task.message_id),
+    perform pgflowd._hide(array_agg(task.queue_name), array_agg(task.message_id),
                           array_agg(element.delay))
       from unnest(_fail_reported.elements) as element
       join pgflow.step_tasks as task

@@ -1,6 +1,6 @@
 -- _watch_runs(run_ids): from now on these runs are due when they end (_mark_ended); those that have
 -- ended already are due at once. Each gets a row in pgflowd.runs for that.
--- Called by: _await_runs, _begin_first, _process_runs, reschedule, _start, _start_undo, _watch_awaited.   Locks: the
+-- Called by: _begin_first, _process_runs, _start, _start_undo, _watch_awaited.   Locks: the
 -- runs, their rows in pgflowd.runs.
 create or replace function pgflowd._watch_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp as $$

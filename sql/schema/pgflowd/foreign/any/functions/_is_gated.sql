@@ -1,5 +1,0 @@
--- _is_gated(flow): whether a step of this flow has a gate: never, on a foreign core.
--- Called by: claim, task_claim.   Locks: nothing.
-create or replace function pgflowd._is_gated(flow pgflow.flows)
-returns boolean language sql immutable
-return false;
