@@ -155,7 +155,7 @@ TITLES: dict[str, str] = {
     "E434": "what a list asks for cannot be",
     "E501": "the dashboard would be open to others",
     "E502": "a file with logins cannot be used",
-    "E503": "the dashboard is not installed",
+    "E503": "an extra is not installed",
     "E504": "the address for health and metrics cannot be used",
     "E505": "spans cannot be exported",
     "E506": "the address of a page cannot be used",

@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 PYTHON = "/usr/bin/python3"  # Debian's, whatever Python builds
-EXTRAS = "otel,typed,web"
+EXTRAS = "otel,top,typed,web"
 PLACE = "opt/pgflowd"
 CONFIG = "etc/pgflowd/pgflowd.toml"
 PAGES = "usr/share/man/man1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pgflowd.core.documents.error_pages import ErrorPage, page_of, page_of_row, rows_of
-from pgflowd.core.documents.markdown import blocks_of
 from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.resources import shipped
 
@@ -15,8 +14,10 @@ def page_text(path: str) -> str:
     place = shipped("docs") / path
     try:
         text = place.read_text(encoding="utf-8")
-        if not blocks_of(text):  # as where the disk was full
+        if not text.strip():  # as where the disk was full
             raise ValueError("it is empty")
+        if text.count("\n```") % 2:
+            raise ValueError("a block does not end")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, UnicodeDecodeError):

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
-from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,7 +23,6 @@ from jinja2.filters import do_forceescape
 
 from pgflowd.core import verbs
 from pgflowd.core.documents.daemons import database_text
-from pgflowd.core.documents.markdown import PageBlock
 from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import Outcome, RunStatus, child_mark
@@ -34,6 +32,7 @@ from pgflowd.errors import TITLES
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.assets import address_of
 from pgflowd.web.json_tree import JsonBranch
+from pgflowd.web.markdown import of_markdown
 from pgflowd.web.pages.step import STATUSES
 from pgflowd.web.svg import Picture, run_grid, run_timeline, spark, task_strip
 from pgflowd.web.svg_graph import flow_graph, run_graph
@@ -146,11 +145,6 @@ def word_of(key: str) -> str:
     return shown(key.replace("_", " "), 60)
 
 
-def by_kind(blocks: Iterable[PageBlock]) -> list[tuple[str, list[PageBlock]]]:
-    """Blocks that follow each other and are of one kind, together: the items of a list."""
-    return [(kind, list(group)) for kind, group in groupby(blocks, lambda block: block.kind)]
-
-
 def child_status(state: str) -> dict[str, str]:
     """The sign and colour of a child's state."""
     mark = child_mark(state)
@@ -184,7 +178,7 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    by_kind=by_kind, number=number, word_of=word_of,
+    markdown=of_markdown, number=number, word_of=word_of,
     typed=do_forceescape,  # as a form sends it back: nothing in it is made visible
 )  # fmt: skip
 _environment.globals.update(

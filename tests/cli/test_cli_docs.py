@@ -60,8 +60,7 @@ def test_a_page_is_shown_however_it_is_named(word, pgflowd):
     shown = pgflowd("docs", word)
 
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.startswith("Waits\n\nA task can wait ")
-    assert "\n## Wait for a signal\n" in shown.out
+    assert shown.out == page_text("guides/waits.md")
     assert pgflowd("docs", word, "--json").json["text"] == page_text("guides/waits.md")
 
 
@@ -146,14 +145,27 @@ def test_a_long_page_goes_through_the_pager_of_a_terminal(elsewhere):
         assert click.unstyle(shown) == long.replace("paged: ", "")
 
 
-def test_links_name_topics_and_code_keeps_its_quotes_without_colours(elsewhere):
-    plain = on_a_terminal("docs", "waits", columns=200, PAGER="cat", NO_COLOR="1")
-    painted = on_a_terminal("docs", "waits", columns=200, LINES="5000")
+def test_without_a_pager_a_long_page_is_printed(elsewhere):
+    shown = [on_a_terminal("docs", "waits", columns=80, LINES="24", PAGER=each, NO_COLOR="1")
+             for each in ("", "cat")]  # fmt: skip
+
+    assert shown[0] == shown[1]
+    assert "goes into memo" in shown[0] and "Wait for a signal" in shown[0]
+
+
+def test_a_terminal_without_unicode_gets_the_text_itself(elsewhere):
     poor = on_a_terminal("docs", "supervision", columns=80, PAGER="cat", LC_ALL="C")
 
-    assert "goes into `memo`" in plain and "[handlers]" in plain
-    assert "goes into memo" in click.unstyle(painted) and "\x1b[36mmemo\x1b[0m" in painted
-    assert "|-- listener" in poor and "\\u" not in poor
+    assert "# Supervision\n" in poor
+
+
+@pytest.mark.parametrize("colour", ["0", "1"])
+def test_a_painted_page_has_the_words_of_the_plain_one(colour, elsewhere):
+    shown = on_a_terminal("docs", "waits", columns=80, PAGER="cat",
+                          **({"NO_COLOR": "1"} if colour == "0" else {}))  # fmt: skip
+
+    assert ("\x1b[" in shown) == (colour == "1")
+    assert "A task can wait for a time, for a signal" in click.unstyle(shown)
 
 
 @covers("E115")

@@ -9,10 +9,7 @@ import pytest
 from support.shop import on_a_terminal
 
 from pgflowd.cli.commands.explain import CodeParam, explain
-from pgflowd.cli.terminal.error_page_view import page_lines
-from pgflowd.cli.terminal.screen import Screen, text_width
 from pgflowd.core.documents.error_pages import nearest_codes, page_of
-from pgflowd.core.documents.markdown import BlockKind
 from pgflowd.errors import GROUPS, TITLES
 from pgflowd.host.pages import error_page
 
@@ -21,17 +18,17 @@ def test_a_code_is_explained_however_it_is_written(pgflowd):
     shown, same = pgflowd("explain", "E210"), pgflowd("explain", "e210")
 
     assert shown == same and (shown.code, shown.err) == (0, "")
-    assert shown.out.startswith("E210  a flow module cannot be imported\n")
-    assert "\n    $ pgflowd check --offline\n" in shown.out
-    assert "\n  E211  a flow module takes too long to import\n" in shown.out
+    assert shown.out == f"{error_page('E210').markdown}\n"
+    assert shown.out.startswith("# E210: a flow module cannot be imported\n\n")
+    assert "\n$ pgflowd check --offline\n" in shown.out
+    assert "\n- `pgflowd explain E211`: a flow module takes too long to import\n" in shown.out
 
 
 def test_a_code_without_a_page_is_explained_by_its_row(pgflowd):
     shown, page = pgflowd("explain", "W330"), pgflowd("explain", "W330", "--json").json
 
-    assert shown.out.startswith("W330  a flow is paused\n\nSomebody has paused the flow:")
-    assert "\nWhat to do\nAsk who paused it;" in shown.out
-    assert [section["title"] for section in page["sections"]] == [None, "What to do"]
+    assert shown.out.startswith("# W330: a flow is paused\n\nSomebody has paused the flow:")
+    assert "\n## What to do\n\nAsk who paused it;" in shown.out
     assert (page["related"], page["pages"]) == ([], [])
 
 
@@ -64,45 +61,36 @@ def test_of_an_unknown_code_the_nearest_are_named(word, nearest, pgflowd):
     assert f"{nearest} ({TITLES[nearest]})" in ended.err
 
 
-def test_the_document_has_the_parts_of_the_page(pgflowd):
+def test_the_document_has_the_text_and_what_is_related(pgflowd):
     page = pgflowd("explain", "E306", "--json").json
 
-    assert [section["title"] for section in page["sections"]] == [None, "Example", "What to do"]
-    example = page["sections"][1]["blocks"]
-    assert [(block["kind"], block["language"]) for block in example] == [
-        ("code", "python"), ("code", "python"), ("code", "console"), ("printed", None),
-    ]  # fmt: skip
+    assert error_page("E306").markdown.startswith(f"# E306: {page['title']}\n\n{page['text']}\n")
+    assert "## What to do" in page["text"] and "See also" not in page["text"]
     assert page["related"][0] == "W322"
     assert page["pages"] == ["docs/guides/changing-flows.md"]
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_of_every_page_only_code_is_wider_than_the_terminal(width):
-    for code in TITLES:
-        page = error_page(code)
-        blocks = [block for section in page.sections for block in section.blocks]
-        written = [block.text for block in blocks if block.kind is BlockKind.CODE]
-        long = {line.strip() for text in written for line in text.splitlines()}
-        for line in page_lines(page, Screen(False, True, width)):
-            is_word = " " not in line.strip()
-            assert text_width(line) <= width or is_word or line.strip() in long, (code, line)
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_terminal_shows_a_page_as_rich_renders_it(columns, elsewhere):
+    shown = on_a_terminal("explain", "E302", columns=columns, NO_COLOR="1", LINES="500")
+    lines = shown.splitlines()
+
+    assert lines[0].strip() == "E302: the schema is missing or older" or columns < 60
+    assert max(map(len, lines)) <= columns
+    assert "`pgflowd db status`" not in shown and "#" not in shown
+    assert " • pgflowd db status" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("# E210: another title\n", "does not begin with its title"),
-        ("a link [x](y.md)\n", "links stand below"),
-        ("| a | table |\n|---|---|\n", "no table of this kind"),
-        ("```toml\na = 1\n", "does not end"),
-        ("```\na\n```\n", "no language"),
-    ],
-)
-def test_a_page_that_would_be_shown_wrongly_is_refused(text, why):
-    title = "" if text.startswith("#") else f"# E210: {TITLES['E210']}\n\n"
+def test_a_terminal_shows_the_text_itself_where_rich_is_not_installed(elsewhere):
+    (elsewhere / "sitecustomize.py").write_text("import sys; sys.modules['rich'] = None\n")
+    shown = on_a_terminal("explain", "E302", columns=80, LINES="500", PYTHONPATH=str(elsewhere))
 
-    with pytest.raises(ValueError, match=why):
-        page_of("E210", f"{title}{text}")
+    assert shown.splitlines() == error_page("E302").markdown.splitlines()
+
+
+def test_a_page_with_another_title_is_refused():
+    with pytest.raises(ValueError, match="does not begin with its title"):
+        page_of("E210", "# E210: another title\n")
 
 
 def test_codes_are_completed():

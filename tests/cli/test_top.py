@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.daemon import DaemonSetup
-from support.live_terminal import CTRL_C, CTRL_Z, DOWN, ENTER, ESCAPE, UP, LiveTerminal
+from support.live_terminal import (
+    BACKSPACE,
+    CTRL_C,
+    CTRL_Z,
+    DOWN,
+    ENTER,
+    ESCAPE,
+    UP,
+    LiveTerminal,
+)
 
+from pgflowd.cli.app import App
+from pgflowd.cli.top.live import Top
+from pgflowd.cli.top.source import TopSource
 from pgflowd.core.text import short_id
 from pgflowd.testing.until import until
 
 TOP = [sys.executable, "-m", "pgflowd.cli.main", "top"]
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b3J\r\n\u202egrün 漢字"
-LEAVE = b"\x1b[?25h\x1b[?1049l"
+LEAVE = b"\x1b[?1049l"
 CRASH = """
-from pgflowd.cli.top import loop
-drawn, pictures = loop.picture, []
-def picture(*arguments):
-    pictures.append(1)
-    return drawn(*arguments) if len(pictures) < 3 else 1 / 0
-loop.picture = picture
+from pgflowd.cli.top import lines
+drawn, heads = lines.head_line, []
+def head_line(*arguments):
+    heads.append(1)
+    return drawn(*arguments) if len(heads) < 3 else 1 / 0
+lines.head_line = head_line
 from pgflowd.cli.main import main
 main()
 """
@@ -56,6 +70,28 @@ def fail(shop: Any, error: str) -> str:
     return short_id(run_id)
 
 
+def leave(top: LiveTerminal, *texts: str) -> None:
+    press(top, ESCAPE, *texts)
+
+
+def press(top: LiveTerminal, key: str, *texts: str) -> None:
+    """Type a key, and wait for what it shows; the next one may be for something else on it."""
+    top.type(key)
+    top.sees(*texts)
+
+
+def seek(top: LiveTerminal, text: str) -> None:
+    press(top, "/", "Enter keeps the filter")
+    top.type(text)
+
+
+def click(top: LiveTerminal, text: str) -> None:
+    """Press and release the left button on a text, as xterm sends it."""
+    at, line = next((at, line) for at, line in enumerate(top.lines) if text in line)
+    place = f"{line.index(text) + 2};{at + 1}"
+    top.type(f"\x1b[<0;{place}M\x1b[<0;{place}m")
+
+
 def status_of(shop: Any, word: str) -> str:
     query = "select status from pgflow.runs where right(run_id::text, 8) = %s"
     return str(shop.value(query, word))
@@ -69,16 +105,20 @@ def test_every_key_and_every_size(shop, opened):
     top.type(f"{shlex.join(TOP)}\r")
 
     # the flows, of a database without a daemon
-    top.sees("no daemon here", ">analyze_website", " send_email", " store_items", "1 queued")
+    top.sees("no daemon here", "analyze_website", " send_email", " store_items", "1 queued")
+    top.sees(">analyze_website")
     top.type("jk" + DOWN)
-    top.sees(">send_email", " analyze_website")
+    top.sees(">send_email")
     top.type(UP + "G")
     top.sees(">store_items")
-    top.type("/EMAIL")
-    top.sees("/EMAIL_", ">send_email")
+    seek(top, "EMAIL")
+    top.sees("EMAIL", "send_email")
     top.sees_no("store_items")
-    top.type(ENTER + ESCAPE)
-    top.sees("sort: name", " store_items", ">send_email")
+    top.type(ENTER)
+    top.sees("/EMAIL   Escape shows all")
+    top.type(ESCAPE)
+    top.sees("sort: name", " store_items")
+    top.sees(">send_email")
     top.type("s")
     until(lambda: top.sees("sort: queue").index("send_email") < top.text.index("analyze_website"))
 
@@ -87,43 +127,47 @@ def test_every_key_and_every_size(shop, opened):
     top.sees("pause flow send_email? y/n")
     top.type("n")
     top.sees("nothing was changed")
-    top.type("py")
-    top.sees("flow send_email paused", "‖ paused")
-    top.type("py")
-    top.sees("flow send_email resumed", "no worker")
+    press(top, "p", "pause flow send_email? y/n")
+    press(top, "y", "flow send_email paused", "‖ paused")
+    press(top, "p", "resume flow send_email? y/n")
+    press(top, "y", "flow send_email resumed", "no worker")
     top.type("c")
     top.sees("choose a run first")
     top.type("?")
     top.sees("only flows with this in their name", "Ctrl-Z", "others go back")
-    top.type("x")
+    press(top, "xy", "sort: queue")
 
     # its runs, and one of them
     top.type(ENTER)
-    top.sees("runs of send_email", f">{short_id(waits)}", "▶ started")
-    top.type("cy")
-    top.sees(f"run {short_id(waits)} cancelled", "⊘ cancelled")
-    top.type("ry")
-    top.sees("E411", "was cancelled; `pgflowd runs retry", "--even-if-cancelled")
+    top.sees("runs of send_email", short_id(waits), "▶ started")
+    press(top, "c", "cancel run")
+    press(top, "y", f"run {short_id(waits)} cancelled", "⊘ cancelled")
+    press(top, "r", "retry run")
+    press(top, "y", "E411", "was cancelled; `pgflowd runs retry", "--even-if-cancelled")
     assert status_of(shop, short_id(waits)) == "failed"  # as other runtimes see it
-    top.type(ESCAPE + "g" + "ss" + "/analyze" + ENTER + ENTER)
-    top.sees("runs of analyze_website", done, failed, r"\x1b[2J", r"\x9b3J")
-    top.type("/failed" + ENTER)
+    leave(top, "sort: queue")
+    top.type("gss")
+    seek(top, "analyze")
+    press(top, ENTER, "/analyze   Escape shows all")
+    press(top, ENTER, "runs of analyze_website", done, failed, r"\x1b[2J", r"\x9b3J")
+    seek(top, "failed")
+    press(top, ENTER, "/failed   Escape shows all", f">{failed}")
     top.sees_no(done)
     top.type(ENTER)
     top.sees("run of analyze_website", "website", "✖ failed", "save_to_db", r"\x1b]0;owned")
     top.type("f")
     top.sees("events of analyze_website", f"run {failed}", "started", "attempt 1")
-    top.type("ry")
-    top.sees(f"run {failed} retried")
+    press(top, "r", "retry run")
+    press(top, "y", f"run {failed} retried")
     assert status_of(shop, failed) == "started"
-    top.type("\x7f" + ESCAPE)
-    top.sees("no run of it fits")  # its status is another one now
-    top.type(ESCAPE)
-    top.sees(done, failed)
+    top.type(BACKSPACE)
+    top.sees("run of analyze_website")
+    leave(top, "no run of it fits")  # its status is another one now
+    leave(top, done, failed)
 
     # sizes
-    top.type(ESCAPE + ESCAPE)  # to the flows, to all of them
-    top.sees(">analyze_website", " store_items")
+    leave(top, "/analyze   Escape shows all")
+    leave(top, ">analyze_website", " store_items")
     for columns, titles in (
         (40, ["FLOW"]),
         (80, ["QUEUED"]),
@@ -136,9 +180,9 @@ def test_every_key_and_every_size(shop, opened):
         assert lines[0].startswith(" pgflowd") and lines[-1].endswith("q quit")
         top.type(ENTER)
         top.sees("RUN ", done)
-        top.type(ESCAPE)
+        leave(top, "FLOW ", " store_items")
     top.resize(10, 3)  # too small for anything, and no crash
-    until(lambda: "…" in top.text)
+    until(lambda: "pgf" in top.text)
     top.resize(120, 30)
     top.sees("LAST HOUR", "q quit")
 
@@ -158,12 +202,35 @@ def test_every_key_and_every_size(shop, opened):
     top.resize(100, 20)
     top.type("fg\r")
     top.sees(">analyze_website", "q quit")
+    top.sees(">analyze_website")
     top.type("j")
     top.sees(">send_email")
     top.type("q")
     until(lambda: top.lines and top.sent.count(LEAVE) == left + 1, within_s=15)
     top.type("echo it ende''d $?\r")
     top.sees("it ended 0")
+
+
+def test_a_mouse_opens_a_flow_and_its_run_and_presses_the_keys_of_the_last_line(shop, opened):
+    done = short_id(shop.run_through())
+    top = opened(columns=80)
+    top.sees(">analyze_website", "q quit")
+    click(top, "analyze_website")
+    top.sees("runs of analyze_website", done)
+    click(top, done)
+    top.sees("run of analyze_website", "save_to_db")
+    click(top, "f follow")
+    top.sees("events of analyze_website", "completed in")
+    click(top, "Esc back")
+    top.sees("run of analyze_website")
+    click(top, "p pause flow")
+    top.sees("pause flow analyze_website? y/n", "y yes")
+    click(top, "n no")
+    top.sees("nothing was changed")
+    click(top, "q quit")
+
+    assert top.ended() == 0
+    assert top.settings == top.settings_before
 
 
 def test_a_lost_database_is_shown_until_it_is_back_on_a_terminal_without_unicode(
@@ -188,7 +255,7 @@ def test_a_lost_database_is_shown_until_it_is_back_on_a_terminal_without_unicode
     assert top.ended() == -signal.SIGTERM
     assert top.sent.isascii()
     assert b"\x1b]0;" not in top.sent
-    assert top.sent.endswith(LEAVE)
+    assert LEAVE in top.sent
     assert top.settings == top.settings_before
 
 
@@ -230,6 +297,62 @@ def test_a_daemon_that_ends_leaves_what_the_database_has(database, elsewhere, op
         assert top.settings == top.settings_before
     finally:
         setup.close()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_each_view_fits_each_width(columns, shop, elsewhere, monkeypatch):
+    monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)
+    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(elsewhere / "control"))
+    done = short_id(shop.run_through())
+
+    async def walk() -> None:
+        live = Top(App(), TopSource(App()))
+        async with live.run_test(size=(columns, 12)) as pilot:
+
+            async def sees(*texts: str) -> list[str]:
+                """Wait until all these are on the screen; return its lines."""
+                lines: list[str] = []
+                deadline = time.monotonic() + 60
+                while not all(text in "\n".join(lines) for text in texts):
+                    assert time.monotonic() < deadline, (texts, lines)
+                    await pilot.pause(0.05)
+                    lines = [strip.text for strip in live.screen._compositor.render_strips()]
+                assert len(lines) == 12 and all(map(columns.__eq__, map(len, lines)))
+                return lines
+
+            lines = await sees("no daemon here", ">analyze_website", " store_items", "q quit")
+            assert lines[0].startswith(" pgflowd") and lines[-1].rstrip().endswith("q quit")
+            await pilot.press("G")
+            await sees(">store_items")
+            await pilot.press("g", "enter")
+            await sees(f">{done}", "RUN ")
+            await pilot.press("enter")
+            await sees("save_to_db")
+            await pilot.press("f")
+            await sees("started", "completed in")
+            await pilot.press("question_mark")
+            await sees("arrows", "others go back")
+            await pilot.press("x", "escape")
+            await sees("save_to_db")
+            await pilot.press("escape")
+            await sees(f">{done}")
+            await pilot.resize_terminal(columns, 12)
+            await pilot.press("p")
+            await sees("pause flow analyze_website? y/n", "n no")
+            await pilot.press("n")
+            await sees("nothing was changed")
+            await pilot.press("q")
+        assert live.crash is None
+
+    asyncio.run(walk())
+
+
+def test_without_textual_it_says_what_to_install(shop, opened, elsewhere):
+    (elsewhere / "sitecustomize.py").write_text("import sys; sys.modules['textual'] = None\n")
+    top = opened(PYTHONPATH=str(elsewhere))
+
+    assert top.ended() == 78
+    assert "E503  top needs more packages; pip install 'pgflowd[top]'" in top.text
 
 
 def test_without_a_terminal_it_names_what_prints(pgflowd, project):

@@ -23,6 +23,7 @@ from support.error_examples import (
 )
 
 from pgflowd.cli.main import run
+from pgflowd.core.documents.documentation import LINK
 from pgflowd.errors import GROUPS, TITLES
 from pgflowd.host.pages import error_page
 from pgflowd.testing import run_flow
@@ -49,9 +50,11 @@ def test_each_code_has_one_row_which_names_its_page_or_says_what_to_do() -> None
 @pytest.mark.parametrize("code", PAGES)
 def test_a_page_says_what_happened_shows_it_and_says_what_to_do(code: str) -> None:
     page = error_page(code)
+    said, *sections = re.split(r"^## (.+)\n", page.text, flags=re.MULTILINE)
 
-    assert [section.title for section in page.sections] == [None, "Example", "What to do"]
-    assert all(section.blocks for section in page.sections)
+    assert sections[::2] == ["Example", "What to do"]
+    assert all(text.strip() for text in (said, *sections))
+    assert not LINK.search(page.text), "links stand below `See also`"
     assert page.related or page.pages
     assert code not in page.related
     for name in page.pages:
@@ -80,7 +83,7 @@ def test_an_example_prints_what_its_page_shows(
 
 @pytest.mark.parametrize("code", ["E403", "E405", "E418", "E426", "E427", "E430"])
 def test_a_handler_of_a_page_fails_with_what_its_page_shows(code: str) -> None:
-    example, module = example_of(error_page(code)), ModuleType(f"flows_of_{code}")
+    example, module = example_of(code), ModuleType(f"flows_of_{code}")
     sys.modules[module.__name__] = module  # where annotations look for their names
     exec(example.files["flows.py"], vars(module))
 
@@ -93,7 +96,7 @@ def test_a_handler_of_a_page_fails_with_what_its_page_shows(code: str) -> None:
 @pytest.mark.parametrize("code", sorted(set(PAGES) - {each.code for each in EXAMPLES}))
 def test_what_a_page_shows_without_doing_it_is_what_the_code_writes(code: str) -> None:
     """A test with `@covers` provokes it; here its text must still be one of the code."""
-    printed = " ".join(example_of(error_page(code)).printed.split())
+    printed = " ".join(example_of(code).printed.split())
 
     assert code in printed
     assert any(is_written(template, printed) for template in texts_of_the_code())

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, Page, expect
 from starlette.staticfiles import StaticFiles
 from web.conftest import browser, serving  # noqa: F401
 
 from pgflowd.core.documents.documentation import TableOfContents
-from pgflowd.core.documents.markdown import BlockKind, blocks_of
 from pgflowd.errors import TITLES
 
 ROOT = Path(__file__).parents[2]
@@ -116,18 +116,18 @@ def test_every_page_is_there_and_linked(site):
 def test_pages_have_the_lists_tables_and_code_that_were_written(site):
     """Lists within items are indented by four columns; an empty line stands before a list."""
     for page in PAGES:
-        blocks = blocks_of((DOCS / page).read_text("utf-8"))
-        kinds = Counter(block.kind for block in blocks)
-        nested = sum(block.kind is BlockKind.ITEM and block.indent > 0 for block in blocks)
+        tokens = MarkdownIt("commonmark").enable("table").parse((DOCS / page).read_text("utf-8"))
+        kinds = Counter(token.type for token in tokens)
+        nested = sum(token.type == "list_item_open" and token.level > 1 for token in tokens)
         found = Html((site / html_of(page)).read_text("utf-8")).counted
 
         assert (page, {tag: found[tag] for tag in ("li", "nested li", "table", "pre", "h1")}) == (
             page,
             {
-                "li": kinds[BlockKind.ITEM] - nested,
+                "li": kinds["list_item_open"] - nested,
                 "nested li": nested,
-                "table": kinds[BlockKind.TABLE],
-                "pre": kinds[BlockKind.CODE] + kinds[BlockKind.PRINTED],
+                "table": kinds["table_open"],
+                "pre": kinds["fence"] + kinds["code_block"],
                 "h1": 1,
             },
         )

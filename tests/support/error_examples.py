@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pgflowd.core.documents.error_pages import ErrorPage
-from pgflowd.core.documents.markdown import BlockKind
 from pgflowd.errors import TITLES
 from pgflowd.host.pages import error_page
+from support.pages import BLOCK
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = {
@@ -43,22 +42,22 @@ class Example(NamedTuple):
         return all(alone & {*words} or words[0] == "mv" for words in self.commands)
 
 
-def example_of(page: ErrorPage) -> Example:
-    blocks = [block for section in page.sections for block in section.blocks]
-    files, commands = {}, []
-    for block in blocks:
-        if block.language == "console":
-            lines = [line.removeprefix("$ ") for line in block.text.splitlines()]
+def example_of(code: str) -> Example:
+    files, commands, printed = {}, [], []
+    for language, text in BLOCK.findall(error_page(code).text):
+        if language == "console":
+            lines = [line.removeprefix("$ ") for line in text.splitlines()]
             commands += [shlex.split(line) for line in lines]
-        elif block.kind is BlockKind.CODE and (name := re.match(r"# (\S+\.\w+)\n", block.text)):
-            files[name[1]] = block.text + "\n"
-    printed = [block.text for block in blocks if block.kind is BlockKind.PRINTED]
-    return Example(page.code, files, commands, "\n".join(printed))
+        elif language == "text":
+            printed.append(text)
+        elif name := re.match(r"# (\S+\.\w+)\n", text):
+            files[name[1]] = text
+    return Example(code, files, commands, "\n".join(printed))
 
 
 def executed() -> list[Example]:
     """The examples that have commands."""
-    examples = [example_of(error_page(code)) for code in PAGES]
+    examples = [example_of(code) for code in PAGES]
     return [example for example in examples if example.commands]
 
 

@@ -21,6 +21,7 @@ from web.conftest import OF_OUR_PAGE, anybody, serving
 from pgflowd.cli.main import run
 from pgflowd.db import schema
 from pgflowd.web import app
+from pgflowd.web.markdown import of_markdown
 from pgflowd.web.pages import PAGES
 
 
@@ -82,7 +83,7 @@ def test_pages_show_what_their_commands_print(web, database, words, capsys):
         "/signals": "signals",
         "/actions?actor=jane": "actions",
         "/schedules": "schedules",
-        "/explain/E210": "sections",
+        "/explain/E210": "text",
     }
     for path, key in commands.items():
         page = web.get(path)
@@ -295,6 +296,35 @@ def test_what_a_code_means_is_said_without_a_database(empty_database, serve):
     assert httpx.get(f"{address}/runs").status_code == 503
     assert shown.status_code == 200 and "the schema is missing or older" in shown.text
     assert document.json()["code"] == "E302"
+
+
+def test_markdown_brings_no_html_of_its_own_and_no_link_that_runs_something():
+    hostile = """
+<script>alert(1)</script> <b onclick="x">b</b> &lt;i&gt;
+
+[a](javascript:alert(1)) [b](JaVaScRiPt:x) [c](data:text/html,x) [d](//evil.example)
+[e](vbscript:x) [f](&#106;avascript:x) [g](java&#10;script:x) <javascript:x> [h](\x01javascript:x)
+![i](http://evil.example/x.png) [j](https://example.org/) [k](E303.md#x) \u202e
+
+```text"><script>
+</pre><script>alert(1)</script>
+```
+
+| <script> |
+|---|
+| [x](javascript:x) |
+"""
+    made = of_markdown(hostile)
+    found = re.findall(r"<(/?[a-z0-9]+)([^>]*)>", made)
+
+    assert {tag.strip("/") for tag, _ in found} <= {
+        "p", "a", "pre", "table", "thead", "tbody", "tr", "th", "td"
+    }  # fmt: skip
+    assert re.findall(r'href="([^"]*)"', made) == [
+        "http://evil.example/x.png", "https://example.org/", "E303.md#x"
+    ]  # fmt: skip
+    assert all(" on" not in attributes and "src" not in attributes for _, attributes in found)
+    assert "\u202e" not in made
 
 
 @covers("row 105", "attack 20")

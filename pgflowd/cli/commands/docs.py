@@ -16,8 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import ParamType
-from pgflowd.cli.terminal.documentation_view import contents_lines, found_lines, page_lines
-from pgflowd.cli.terminal.pager import show
+from pgflowd.cli.terminal.page_view import contents_lines, found_lines, show, show_page
 from pgflowd.core.documents.documentation import (
     INDEX,
     ContentsPart,
@@ -134,7 +133,7 @@ def _show_contents(app: App, contents: TableOfContents) -> None:
     if app.json:
         app.print_document(ListedParts(parts=contents.parts))
         return
-    show(list(contents_lines(contents, app.out)), app.out)
+    show(contents_lines(contents, app.out), app.out)
     app.note(
         "`pgflowd docs TOPIC` shows a page, `pgflowd docs WORDS` finds the pages with these words"
     )
@@ -146,7 +145,7 @@ def _show_page(app: App, contents: TableOfContents, page: ListedPage) -> None:
         part = contents.part_of(page).title
         app.print_document(ShownPage(topic=page.topic, title=page.title, part=part, text=text))
     else:
-        show(list(page_lines(text, page, contents, app.out)), app.out)
+        show_page(text, app.out)
 
 
 def _show_found(app: App, contents: TableOfContents, words: str) -> None:
@@ -158,7 +157,7 @@ def _show_found(app: App, contents: TableOfContents, words: str) -> None:
     if app.json:
         app.print_document(FoundTexts(found=found))
         return
-    show(list(found_lines(found, app.out)), app.out)
+    show(found_lines(found, app.out), app.out)
     app.note(
         "`pgflowd docs TOPIC` shows a page, `pgflowd explain WORDS` seeks in those about codes"
     )

@@ -16,7 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import ParamType
-from pgflowd.cli.terminal.error_page_view import code_lines, page_lines
+from pgflowd.cli.terminal.page_view import code_lines, show_page
 from pgflowd.core.documents.error_pages import (
     ErrorPage,
     ListedCode,
@@ -69,7 +69,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
         if app.json:
             app.print_document(page)
         else:
-            app.print("\n".join(page_lines(page, app.out)))
+            show_page(page.markdown, app.out)
         return
     if near := nearest_codes(words):
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)

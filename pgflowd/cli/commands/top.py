@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.util import find_spec
 
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
+from pgflowd.core.exit_codes import ExitCode
+from pgflowd.errors import ConfigError, Problem
+
+INSTALL = "pip install 'pgflowd[top]'"
 
 
 @click.command(cls=Command)
@@ -22,22 +27,22 @@ def top(app: App) -> None:
     """
     if app.json:
         raise click.UsageError("top is for people; `pgflowd status --watch --json` is for programs")
-    if not (sys.stdin.isatty() and app.out.redraws):
+    if not (sys.stdin.isatty() and sys.stderr.isatty() and app.out.redraws):
         text = "top needs a terminal; `pgflowd status --watch` prints to anything"
         raise click.ClickException(text)
-    from pgflowd.cli.top.loop import Loop
+    if find_spec("textual") is None:
+        raise ConfigError([Problem("E503", "top needs more packages", None, INSTALL)])
+    from pgflowd.cli.top.live import Top
     from pgflowd.cli.top.source import TopSource
-    from pgflowd.cli.top.terminal import HungUp, Signalled, own_terminal
 
     _ = app.database_url  # what is wrong with the config is said before the screen is taken
-    source = TopSource(app)
-    try:
-        with own_terminal() as terminal:
-            Loop(app, terminal, source).run()
-    except HungUp:
-        return
-    except Signalled as ended:  # as whoever sent the signal expects
-        signal.signal(ended.number, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.number)
-    finally:
-        source.close()
+    for name in ("COLUMNS", "LINES"):  # a shell may export them; Textual would keep to them
+        os.environ.pop(name, None)
+    live = Top(app, TopSource(app))
+    code = live.run()
+    if live.crash is not None:
+        raise live.crash
+    if live.ended_by not in (None, signal.SIGINT):  # as whoever sent the signal expects
+        signal.signal(live.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), live.ended_by)
+    app.exit(code or ExitCode.OK)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pgflowd.core.settings.values import Ref
     from pgflowd.web.login_files import LoginFile
 
-NEEDED = ("starlette", "uvicorn", "httptools", "jinja2")  # the extra `web`
+NEEDED = ("starlette", "uvicorn", "httptools", "jinja2", "markdown_it")  # the extra `web`
 INSTALL = "pip install 'pgflowd[web]'"
 BACKLOG = 1024
 

@@ -1,1 +1,1 @@
-"""`pgflowd top`: `keys`, `model`, `flow_rows` and the pictures decide; the others act."""
+"""`pgflowd top`: `source` reads, `lines` decides what is shown, `live` shows it with Textual."""

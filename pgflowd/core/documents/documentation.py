@@ -8,6 +8,7 @@ the same name. Paths of pages begin below docs/.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,13 @@ from difflib import get_close_matches
 from typing import Annotated
 
 from pgflowd.core.documents import Hidden
-from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
-from pgflowd.core.documents.markdown_text import SpanKind, page_of_link, plain, spans_of
 from pgflowd.core.text import CUT, cut, has_words
 
 INDEX = "index.md"
+LINK = re.compile(r"!?\[(?P<text>(?:`[^`]*`|[^\]`])*)\]\((?P<target>[^)\s]+)\)")
+_PAGE = re.compile(rf"- {LINK.pattern}:?(?P<about>.*)")  # an item of the contents
+_MARKS = re.compile(r"`+|\*\*|^(?: *- | *\d+\. |#+ |\| *)|<a id=\S+></a>|\\(?=[\\`*_|<\[])")
+_BLOCK_END = re.compile(r"\n(?:[ \t]*\n)+|\n(?=#|```|\||\s*(?:-|\d+\.) )")
 _MOST_OF_A_PAGE = 3  # places at which a search shows words; the page has the others
 _MAX_CHARS = 160  # of a text around the words that were found
 _BEFORE_CHARS = 50  # of them, before the first word
@@ -72,7 +75,7 @@ class TableOfContents:
 
     def find(self, word: str) -> ListedPage | None:
         """The page that a topic, or the path of a page, names."""
-        wanted = word.casefold().removeprefix("docs/").removesuffix(".md")
+        wanted = word.casefold().lstrip("./").removeprefix("docs/").removesuffix(".md")
         for page in self.pages:
             if wanted in (page.topic.casefold(), page.path.casefold().removesuffix(".md")):
                 return page
@@ -123,18 +126,25 @@ def found_in(pages: Sequence[tuple[ListedPage, str]], words: str) -> list[FoundT
     return [*in_titles, *in_headings, *in_texts, *in_pages]
 
 
+def page_of_link(page: str, target: str) -> str | None:
+    """The path of the page that a link of another page leads to; None: it leads elsewhere."""
+    path = target.partition("#")[0]
+    if not path.endswith(".md") or ":" in path:
+        return None
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+
+
 def _listed(index: str) -> Iterator[tuple[str, str, str, str]]:
     """Part, title, path and sentence of each page of the contents."""
     part = ""
-    for block in blocks_of(index):
-        if block.kind is BlockKind.HEADING:
-            part = plain(block.text)
-        elif block.kind is BlockKind.ITEM and part:
-            first, *rest = spans_of(block.text)
-            path = page_of_link(INDEX, first.target) if first.kind is SpanKind.LINK else None
+    for block in _BLOCK_END.split(index):
+        line = " ".join(block.split())
+        if line.startswith("#"):
+            part = _plain(line)
+        elif part and (item := _PAGE.fullmatch(line)):
+            path = page_of_link(INDEX, item["target"])
             if path:
-                about = "".join(span.text for span in rest).removeprefix(":").strip()
-                yield part, first.text, path, about
+                yield part, _plain(item["text"]), path, _plain(item["about"].strip())
 
 
 def _stem(path: str) -> str:
@@ -147,12 +157,22 @@ def _name(path: str) -> str:
 
 def _texts(text: str) -> Iterator[_PlacedText]:
     """The texts of a page without marks, each with its heading: paragraphs, rows, lines of code."""
-    heading = None
-    for block in blocks_of(text):
-        if block.kind is BlockKind.HEADING:
-            heading = plain(block.text) if block.level > 1 else None
-        for each in _texts_of(block):
-            yield heading, each
+    heading, is_code = None, False
+    for block in _BLOCK_END.split(text):
+        is_code ^= block.startswith("```")
+        if is_code:
+            for line in block.splitlines()[block.startswith("```") :]:
+                yield heading, line.strip()
+        elif not block.startswith("```"):
+            shown = _plain(" ".join(block.split()))
+            if block.startswith("#"):
+                heading = shown if block.startswith("##") else None
+            yield heading, shown
+
+
+def _plain(text: str) -> str:
+    """A text without the marks of Markdown."""
+    return _MARKS.sub("", LINK.sub(r"\g<text>", text)).removesuffix("|").rstrip()
 
 
 def _below_headings(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
@@ -166,16 +186,6 @@ def _below_headings(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list
 
 def _with_words(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
     return [(heading, text) for heading, text in texts if has_words(text, wanted)]
-
-
-def _texts_of(block: PageBlock) -> Iterator[str]:
-    match block.kind:
-        case BlockKind.CODE | BlockKind.PRINTED:
-            yield from (line.strip() for line in block.text.splitlines() if line.strip())
-        case BlockKind.TABLE:
-            yield from (" | ".join(plain(cell) for cell in row if cell) for row in block.rows)
-        case _:
-            yield plain(block.text)
 
 
 def _around(text: str, wanted: Sequence[str]) -> str:

@@ -2,34 +2,23 @@
 What is written about a code, as `pgflowd explain` and the dashboard show it, and how it is read.
 
 Each code has a row in the table of docs/errors/README.md; one whose example is worth reading has a
-page there instead. `page_of` reads the Markdown of such a page, and knows just what these have:
-a title, paragraphs, lists, blocks of code, sections, and at the end the links to what is related.
-Texts keep the `…` of code within them; other pages are named in `related` and `pages` alone.
+page there instead: a title, texts, and at the end the links to what is related.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Annotated, NamedTuple
 
-from pgflowd.core.documents.markdown import BlockKind, PageBlock, blocks_of
-from pgflowd.core.documents.markdown_text import links_of, page_of_link
+from pgflowd.core.documents.documentation import LINK, page_of_link
 from pgflowd.core.text import has_words
 from pgflowd.errors import GROUPS, TITLES
 
-SEE_ALSO = "See also"
+_SEE_ALSO = "\n## See also\n"
 _ROW = re.compile(r"^\| ([EW]\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class PageSection:
-    """The first one of a page has no title: it says what happened, and why."""
-
-    title: Annotated[str | None, "null for the first one"]
-    blocks: Annotated[list[PageBlock], "its texts"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +28,19 @@ class ErrorPage:
     code: str
     title: str
     group: Annotated[str, "what such codes are about"]
-    sections: Annotated[list[PageSection], "the parts of its page"]
+    text: Annotated[str, "Markdown: below the title, above what is related"]
     related: Annotated[list[str], "other codes"]
     pages: Annotated[list[str], "files of the documentation"]
+
+    @property
+    def markdown(self) -> str:
+        """The whole page; what is related is named by commands."""
+        parts = [f"# {self.code}: {self.title}", self.text]
+        commands = [f"- `pgflowd explain {code}`: {TITLES[code]}" for code in self.related]
+        names = [page.removeprefix("docs/").removesuffix(".md") for page in self.pages]
+        commands += [f"- `pgflowd docs {name}`" for name in names]
+        parts += [_SEE_ALSO.strip(), "\n".join(commands)] if commands else []
+        return "\n\n".join(parts)
 
 
 class ListedCode(NamedTuple):
@@ -66,34 +65,26 @@ def rows_of(text: str) -> dict[str, tuple[str, str]]:
 
 
 def page_of_row(code: str, row: tuple[str, str]) -> ErrorPage:
-    happened, remedy = (PageBlock(BlockKind.TEXT, text) for text in row)
-    happened = replace(happened, text=happened.text.removeprefix(f"{TITLES[code]}. "))
-    sections = [PageSection(None, [happened]), PageSection("What to do", [remedy])]
-    return ErrorPage(code, TITLES[code], group_of(code), sections, [], [])
+    happened = row[0].removeprefix(f"{TITLES[code]}. ")
+    text = f"{happened}\n\n## What to do\n\n{row[1]}"
+    return ErrorPage(code, TITLES[code], group_of(code), text, [], [])
 
 
 def page_of(code: str, text: str) -> ErrorPage:
-    """The page of a code, from its Markdown; ValueError says what no page may have."""
+    """The page of a code, from its Markdown; ValueError if it has another title."""
     first, _, rest = text.partition("\n")
     if first != f"# {code}: {TITLES[code]}":
         raise ValueError(f"the page of {code} does not begin with its title")
-    sections = [PageSection(None, [])]
-    for block in blocks_of(rest):
-        if block.kind is BlockKind.HEADING and block.level == 2:
-            sections.append(PageSection(block.text, []))
-        else:
-            sections[-1].blocks.append(block)
-    see_also = [block.text for each in sections if each.title == SEE_ALSO for block in each.blocks]
-    here = f"errors/{code}.md"
-    links = [link for text in see_also for link in links_of(text)]
-    others = [each.target for each in links if each.text not in TITLES]
+    said, _, see_also = rest.partition(_SEE_ALSO)
+    links = list(LINK.finditer(see_also))
+    others = [link["target"] for link in links if link["text"] not in TITLES]
     return ErrorPage(
         code,
         TITLES[code],
         group_of(code),
-        [_checked(section) for section in sections if section.title != SEE_ALSO],
-        [each.text for each in links if each.text in TITLES],
-        [f"docs/{page}" for each in others if (page := page_of_link(here, each))],
+        said.strip(),
+        [link["text"] for link in links if link["text"] in TITLES],
+        [f"docs/{page}" for each in others if (page := page_of_link(f"errors/{code}.md", each))],
     )
 
 
@@ -118,12 +109,3 @@ def nearest_codes(word: str) -> list[str]:
         return min(differing, 1 if is_moved else 9), code[1] != digits[0], apart, code[0] != letter
 
     return sorted(TITLES, key=distance)[:3]
-
-
-def _checked(section: PageSection) -> PageSection:
-    for block in section.blocks:
-        if block.kind in (BlockKind.HEADING, BlockKind.TABLE) or block.indent or block.mark != "-":
-            raise ValueError(f"pages about codes have no {block.kind} of this kind: {block.text}")
-        if block.kind in (BlockKind.TEXT, BlockKind.ITEM) and links_of(block.text):
-            raise ValueError(f"links stand below {SEE_ALSO}: {block.text}")
-    return section

@@ -1,0 +1,371 @@
+"""
+The lines that `pgflowd top` shows of what was read. Pure.
+
+Runs and their events are printed by the functions of the commands, so they look the same here. A
+flow is an object as `status --json` has it; where no daemon is, one is made of what the database
+knows, without what only a daemon knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgflowd.cli.app import App
+from pgflowd.cli.terminal.daemon_view import (
+    LOSING,
+    RIGHT,
+    TITLES,
+    any_waits,
+    flow_cells,
+    problem_lines,
+)
+from pgflowd.cli.terminal.history_view import TimelineWriter
+from pgflowd.cli.terminal.run_view import print_run, print_runs
+from pgflowd.cli.terminal.screen import DASH, Screen, TableCell, columns
+from pgflowd.cli.top.source import MAX_RUNS, FlowFacts, Seen, TopSubject, TopView
+from pgflowd.core.documents.flows import ListedFlow
+from pgflowd.core.documents.no_daemon import NOT_RUNNING
+from pgflowd.core.documents.statistics import RunBucket, StepStats
+from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import DaemonState, Marks
+from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.text import between, duration, short_id
+
+HOUR = "LAST HOUR"
+SORTS = {
+    TopView.FLOWS: ("name", "queue", "running", "oldest", "failures"),
+    TopView.RUNS: ("newest", "status", "longest"),
+}
+HELP = (
+    (
+        "arrows, j, k, wheel",
+        "choose a row, or move a text; also the keys for pages, Home and End, g and G",
+    ),
+    (
+        "Enter, click",
+        "the runs of the flow; the run as `pgflowd runs show` has it; a key of the last line",
+    ),
+    ("Escape, Backspace", "back"),
+    ("/", "only flows with this in their name; of runs a status, or what is in error, label or id"),
+    ("s", "sort by another column"),
+    ("p", "pause the flow, or let it go on"),
+    ("f", "follow the run: what happens in it, the newest below"),
+    ("c", "cancel the run"),
+    ("r", "retry the failed steps of the run"),
+    ("Space", "stop updates, and go on"),
+    ("Ctrl-Z", "back to the shell; `fg` comes back here"),
+    ("q, Ctrl-C", "quit"),
+)
+_MAX_PROBLEMS = 3  # of them, as many lines as a screen can spare
+_LEVELS = ("▁▂▃▄▅▆▇█", "_.:-=+*#")
+_NUMBERS = {
+    "queue": "queued", "running": "running", "oldest": "oldest_queued_s", "failures": "failed_1m",
+}  # fmt: skip
+
+
+class PrintedPage(App):
+    """An `App` that prints to a list, as wide as a screen is."""
+
+    def __init__(self, screen: Screen, secrets: set[str]) -> None:
+        super().__init__()
+        self.secrets = secrets
+        self.lines: list[str] = []
+        self._screen = screen
+
+    @property
+    def out(self) -> Screen:
+        return self._screen
+
+    @property
+    def err(self) -> Screen:
+        return self._screen
+
+    def print(self, text: str = "", *, cursor: str = "") -> None:
+        self.lines += text.split("\n")
+
+    def note(self, text: str) -> None:
+        self.lines += self._screen.wrapped(text)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A list: its titles, a line for each row, and the slugs or ids of the rows."""
+
+    titles: str
+    lines: Sequence[str]
+    keys: Sequence[str]
+    empty: str = ""  # what is said where there is no line
+
+
+def list_rows(subject: TopSubject, seen: Seen, sort: str, page: PrintedPage) -> Rows:
+    """The flows, or the runs of one."""
+    if subject.kind is TopView.FLOWS:
+        flows = flow_rows(seen.status, seen.facts, subject.filter, sort)
+        titles, *lines = flow_table(flows, page.out)
+        empty = _unread(seen)
+        if seen.status is not None or seen.database_at is not None:
+            empty = "there are no flows here; `pgflowd flows deploy` creates them"
+        if subject.filter:
+            empty = f"no flow has {subject.filter!r} in its name; Escape shows all"
+        return Rows(titles, lines, [row.slug for row in flows], empty)
+    found, now = seen.of(subject), seen.facts.now
+    if not found or now is None:
+        none = "no run of it fits; Escape shows all" if subject.filter else "it has no runs yet"
+        return Rows("", (), (), _unread(seen) if found is None else none)
+    runs = list(found)
+    if sort == "status":
+        runs.sort(key=lambda run: run.status)
+    elif sort == "longest":
+        runs.sort(key=lambda run: -(between(run.started_at, run.ended_at or now) or 0.0))
+    print_runs(page, runs, now)
+    titles, *lines = page.lines
+    return Rows(titles, lines, [str(run.run_id) for run in runs])
+
+
+def text_lines(subject: TopSubject, seen: Seen, page: PrintedPage) -> list[str]:
+    """A run as `runs show` shows it, or its events as `runs follow` does."""
+    found = seen.of(subject)
+    if found is None:
+        return [f" {_unread(seen)}"]
+    if subject.kind is TopView.RUN:
+        print_run(page, found)
+    else:
+        writer = TimelineWriter(page)
+        for entry in found:
+            writer.write(entry)
+    return page.lines
+
+
+def help_lines(screen: Screen) -> list[str]:
+    """Each key and what it does; below it where it is narrow."""
+    indent = 22 if (screen.width or 80) >= 60 else 3
+    return [
+        line
+        for key, text in HELP
+        for line in screen.wrapped(text, head=f" {key:<20} ", indent=indent, whole=True)
+    ]
+
+
+def key_words(
+    subject: TopSubject, sort: str, is_stopped: bool, width: int
+) -> list[tuple[str, str]]:
+    """The keys that do something here and what they do, as many as there is room for."""
+    order = ("s", f"sort: {sort}")
+    runs = [("f", "follow"), ("c", "cancel"), ("r", "retry")]
+    pause, back, filters = ("p", "pause flow"), ("Esc", "back"), ("/", "filter")
+    here = {
+        TopView.FLOWS: [("Enter", "runs"), filters, order, pause],
+        TopView.RUNS: [("Enter", "show"), back, filters, order, *runs, pause],
+        TopView.RUN: [back, *runs, pause],
+        TopView.EVENTS: [back, *runs[1:]],
+    }[subject.kind]
+    here.append(("Space", "go on" if is_stopped else "stop updates"))
+    last = [("?", "help"), ("q", "quit")]
+    room = width + 2 - sum(len(key) + len(word) + 4 for key, word in last)
+    shown = []
+    for key, word in here:
+        if (needed := len(key) + len(word) + 4) <= room:
+            shown.append((key, word))
+            room -= needed
+    return [*shown, *last]
+
+
+def head_line(
+    subject: TopSubject, seen: Seen, screen: Screen, wall: datetime, stopped: bool
+) -> str:
+    """What is shown, as much of it as there is room for, and the time."""
+    status = seen.status
+    parts = [f" pgflowd {one_line(str(status['name']), 40)}" if status else " pgflowd"]
+    if subject.kind is not TopView.FLOWS:
+        parts.append(f"{subject.kind.value} {one_line(subject.flow, 60)}")
+    if subject.kind is TopView.EVENTS:
+        parts.append(f"run {short_id(subject.run)}")
+    if status is not None:
+        word = DaemonState(status["state"])
+        parts += [screen.marked(word.mark, f" {word}"), f"up {duration(status['up_s'])}"]
+    else:
+        parts.append(screen.marked(Marks.OFF, " no daemon here"))
+    if subject.kind is TopView.FLOWS:
+        parts += totals(flow_rows(status, seen.facts))
+    elif subject.kind is TopView.RUNS and (runs := seen.of(subject)) is not None:
+        parts.append(f"{'newest ' if len(runs) == MAX_RUNS else ''}{len(runs)}")
+    clock = f"{screen.sign(Marks.PAUSED) + ' stopped  ' if stopped else ''}{wall:%H:%M:%S} "
+    room = (screen.width or 80) - len(clock) - 2
+    line = ""
+    for part in parts:
+        longer = f"{line}   {part}" if line else part
+        if line and columns(longer) > room:
+            break
+        line = longer
+    if columns(line) > room:
+        line = screen.cut(line, max(room, 8))
+    return f"{line}{' ' * max(room + 2 - columns(line), 1)}{clock}"
+
+
+def trouble_lines(subject: TopSubject, seen: Seen, screen: Screen, monotonic: float) -> list[str]:
+    """What cannot be read, and how old the numbers are; below flows the daemon's problems."""
+    lines: list[str] = []
+    for error, read_at, is_daemon in (
+        (seen.daemon_error, seen.status_at if seen.status is not None else None, True),
+        (seen.database_error, seen.database_at, False),
+    ):
+        if error is None:
+            continue
+        text = f"numbers are the database's: {error}" if is_daemon else error
+        if read_at is not None:
+            text = f"numbers are {duration(round(monotonic - read_at))} old: {error}"
+        lines += screen.wrapped(text, head=f" {screen.marked(Marks.WARNING)} ", indent=3)
+    if subject.kind is TopView.FLOWS and seen.status is not None:
+        flows, problems = seen.status["flows"], seen.status["problems"]
+        parked = {flow["slug"] for flow in flows if flow["state"] == ChildState.PARKED.value}
+        lines += problem_lines(problems[:_MAX_PROBLEMS], screen, parked)
+        more = len(problems) - _MAX_PROBLEMS
+        lines += [f"   {more} more: `pgflowd status` shows all"] if more > 0 else []
+    return lines
+
+
+def is_paused(flow: str, seen: Seen) -> bool:
+    """Whether a flow is paused."""
+    return any(row.is_paused for row in flow_rows(seen.status, seen.facts) if row.slug == flow)
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """A flow as the status has it, and what the status has not."""
+
+    flow: Mapping[str, Any]
+    listed: ListedFlow | None
+    buckets: Sequence[RunBucket]
+    is_served: bool  # by the daemon here
+
+    @property
+    def slug(self) -> str:
+        return str(self.flow["slug"])
+
+    @property
+    def is_paused(self) -> bool:
+        return self.listed is not None and self.listed.paused_at is not None
+
+
+def flow_rows(
+    status: Mapping[str, Any] | None, facts: FlowFacts, text: str = "", sort: str = "name"
+) -> list[FlowRow]:
+    """The flows of the daemon, else of the database, that have this text in their name."""
+    listed = {name: each for each in facts.flows for name in (each.flow_slug, each.title)}
+    is_served = status is not None
+    flows = status["flows"] if status is not None else _from_database(facts)
+    rows = []
+    for flow in flows:
+        known = listed.get(flow["slug"])
+        slug = known.flow_slug if known else flow["slug"]
+        rows.append(FlowRow(flow, known, facts.buckets.get(slug, ()), is_served))
+    rows = [row for row in rows if not _is_idle_undo(row) and text.lower() in row.slug.lower()]
+    rows.sort(key=lambda row: row.slug)
+    if sort in _NUMBERS:
+        rows.sort(key=lambda row: -_number(row.flow.get(_NUMBERS[sort])))
+    return rows
+
+
+def flow_table(rows: Sequence[FlowRow], screen: Screen) -> list[str]:
+    """A line with titles, and one for each flow."""
+    unknown = {"RESTARTS"}
+    if not any_waits([dict(row.flow) for row in rows]):
+        unknown.add("WAITING")
+    if not any(row.is_served for row in rows):
+        unknown |= {"P50", "P95"}  # which only a daemon knows
+    kept = [at for at, title in enumerate(TITLES) if title not in unknown]
+    cells = [_cells(row, screen) for row in rows]
+    table = screen.table(
+        [*(TITLES[at] for at in kept), HOUR],
+        [[*(each[at] for at in kept), each[-1]] for each in cells],
+        right=RIGHT,
+        losing=(LOSING[0], HOUR, *LOSING[1:]),
+    )
+    return table.splitlines()
+
+
+def totals(rows: Sequence[FlowRow]) -> list[str]:
+    """What all flows do together, in words."""
+    running, most, queued, ended = (
+        round(sum(_number(row.flow.get(key)) for row in rows))
+        for key in ("running", "max_concurrency", "queued", "completed_1m")
+    )
+    ended += round(sum(_number(row.flow.get("failed_1m")) for row in rows))
+    of_most = f"{running} of {most} running" if most else f"{running} running"
+    return [of_most, f"{queued} queued", f"{ended}/min"]
+
+
+def _cells(row: FlowRow, screen: Screen) -> list[str | TableCell]:
+    cells = flow_cells(dict(row.flow), screen)
+    listed = row.listed
+    if row.is_paused:
+        cells[1] = screen.cell(Marks.PAUSED, " paused")
+    elif not row.is_served and listed is not None:
+        cells[1] = _workers(listed, screen)
+    if not row.is_served:
+        cells[2] = str(row.flow["running"])
+    return [*cells, _chart(row.buckets, screen)]
+
+
+def _workers(listed: ListedFlow, screen: Screen) -> TableCell:
+    """Who serves a flow, as the database knows it."""
+    if listed.workers:
+        return screen.cell(Marks.UP, f" {listed.workers} alive")
+    if listed.is_asleep:
+        return screen.cell(Marks.ASLEEP, " asleep")
+    return screen.cell(Marks.WARNING if listed.active_runs else Marks.OFF, " no worker")
+
+
+def _chart(buckets: Sequence[RunBucket], screen: Screen) -> str | TableCell:
+    """A sign for each piece of the last hour; those without a run are lowest."""
+    counts = [bucket.ok + bucket.failed for bucket in buckets]
+    most = max(counts, default=0)
+    if not most:
+        return screen.sign(DASH)
+    levels = _LEVELS[not screen.unicode]
+    top = len(levels) - 1
+    return "".join(levels[max(round(count / most * top), 1) if count else 0] for count in counts)
+
+
+def _from_database(facts: FlowFacts) -> list[dict[str, Any]]:
+    """The flows, as a status has them."""
+    blank = dict.fromkeys(("pid", "max_concurrency", "p50_s", "p95_s", "up_s", "asleep_s"))
+    return [
+        {
+            **blank,
+            "slug": flow.title,
+            "undoes": flow.undoes,
+            "state": ChildState.ASLEEP.value if flow.is_asleep else NOT_RUNNING,
+            "running": flow.running,
+            "queued": flow.queued,
+            "waiting": flow.waiting,
+            "oldest_queued_s": between(flow.oldest_queued_at, facts.now),
+            "completed_1m": sum(each.completed for each in _steps(facts, flow)),
+            "failed_1m": sum(each.failures for each in _steps(facts, flow)),
+            "restarts": 0,
+        }
+        for flow in facts.flows
+    ]
+
+
+def _steps(facts: FlowFacts, flow: ListedFlow) -> list[StepStats]:
+    return [each for each in facts.minute if each.step_slug and each.flow_slug == flow.flow_slug]
+
+
+def _is_idle_undo(row: FlowRow) -> bool:
+    """Whether it undoes runs of another flow, and has nothing to do."""
+    flow = row.flow
+    has_work = flow["running"] or flow["queued"] or flow.get("waiting")
+    return bool(flow.get("undoes")) and not has_work and flow["state"] != ChildState.PARKED.value
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else 0.0
+
+
+def _unread(seen: Seen) -> str:
+    return "nothing could be read yet" if seen.database_error else "reading"
