@@ -125,7 +125,7 @@ class Top(TextualApp[ExitCode]):
     def redraw(self) -> None:
         """Show what is known now."""
         for each in self.screen_stack:
-            if isinstance(each, View) and each.is_mounted:
+            if isinstance(each, TopScreen) and each.is_mounted:
                 each.draw()
 
     def do(self, verb: verbs.Verb[Any], target: str) -> None:
@@ -171,9 +171,9 @@ class Top(TextualApp[ExitCode]):
         self._wake.set()
 
     @property
-    def view(self) -> View:
+    def view(self) -> TopScreen:
         """The uppermost one."""
-        return next(each for each in reversed(self.screen_stack) if isinstance(each, View))
+        return next(each for each in reversed(self.screen_stack) if isinstance(each, TopScreen))
 
     def _say(self, note: str) -> None:
         self.view.note = note
@@ -202,7 +202,7 @@ class Top(TextualApp[ExitCode]):
         self._leave(ExitCode.BUG)
 
 
-class View(Screen[None]):
+class TopScreen(Screen[None]):
     """A head, what was read, problems, and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -299,7 +299,7 @@ class View(Screen[None]):
         return PrintedPage(screen, self.app.secrets)
 
 
-class ListView(View):
+class ListView(TopScreen):
     """The flows, or the runs of one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -420,7 +420,7 @@ class ListView(View):
         self.draw()
 
 
-class TextView(View):
+class TextView(TopScreen):
     """A run, or what happens in it."""
 
     def compose(self) -> ComposeResult:
