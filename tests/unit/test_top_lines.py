@@ -49,7 +49,7 @@ FACTS = FlowFacts(
     FLOWS,
     NOW,
     {"alpha": [RunBucket(0, 0), RunBucket(3, 1), RunBucket(8, 0)]},
-    [StepStats("beta", "b", 5, 1, 1, 0, 0.1, 0.2, 0.1, 0.2)],
+    [StepStats("beta", "b", 5, 1, 1, 0, 0.1, 0.2, 0.1, 0.2, 60.0)],
 )
 SEEN = Seen(facts=FACTS, database_at=100.0)
 
