@@ -194,7 +194,7 @@ KEPT_AS = {"answer": "approve", "prune_next": "prune"}  # the name of the action
 NO_VERBS = {
     # workers, and what they ask for their handlers
     "checkpoint_drop", "checkpoint_save", "claim", "complete", "crashed", "fail", "heartbeat",
-    "release", "renew_workers", "report", "start_child", "start_runs", "arm", "disarm",
+    "release", "renew_workers", "report", "start_child", "start_runs", "tell_core", "arm", "disarm",
     "due_writers", "writers",
     "progress", "keep_last", "add_minute", "roll_up_minutes",
     # the sweeper, or whoever calls it in its place
