@@ -28,11 +28,13 @@ from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.run_list import PageKey, RunCount, RunPage
 from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
 from pgflowd.core.documents.runs import (
     ListedRun,
+    PageKey,
     Run,
+    RunCount,
+    RunPage,
     RunWithStates,
     StepState,
     TimelineEntry,

@@ -221,6 +221,12 @@ def files_of_a_run_verb() -> int:
     return max(map(naming, ("cancel", "pause", "retry", "reschedule")))
 
 
+def files_of_a_listed_column() -> int:
+    """The files of the product that name a column of `runs list`, one that is like any other."""
+    product = [*modules(), *files("pgflowd/*.html"), *files("pgflowd/*.js"), *files("sql/schema/*")]
+    return sum("steps_done" in text(path) for path in product)
+
+
 ROWS: dict[str, Callable[[], int]] = {
     "lines of Python in pgflowd": lambda: lines_of(modules()),
     "modules in pgflowd": lambda: len(modules()),
@@ -237,6 +243,7 @@ ROWS: dict[str, Callable[[], int]] = {
     "glossary rows": glossary_rows,
     "words in docs": words_of_pages,
     "product files for a config key": files_of_a_config_key,
+    "product files for a column of runs list": files_of_a_listed_column,
     "lines of tests/support": lambda: lines_of(files("tests/support/*.py")),
 }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from pgflowd.core.documents.values import ValueMember, ValuePart
+from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.redact import HIDDEN, redact, redact_value
 from pgflowd.core.text import counted, size
 

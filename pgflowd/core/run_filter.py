@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
-from pgflowd.core.documents.run_list import PageKey
+from pgflowd.core.documents.runs import PageKey
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, RunStatus, Status

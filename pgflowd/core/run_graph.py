@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from pgflowd.core.documents.run_tasks import StepUndo
 from pgflowd.core.documents.runs import (
     Attempt,
     FailedAttempt,
@@ -24,7 +25,6 @@ from pgflowd.core.documents.runs import (
     StepState,
     StepTasks,
 )
-from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.graph import Graph, Node
 from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import ago, between, duration

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import starmap
 from uuid import UUID
 
-from pgflowd.core.documents.families import FamilyMember
+from pgflowd.core.documents.run_tasks import FamilyMember
 from pgflowd.core.json import dumps
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db.query import Query, Rows, only

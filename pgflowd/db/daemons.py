@@ -12,9 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgflowd.core.documents import encoded
-from pgflowd.core.documents.daemons import ListedDaemon
-from pgflowd.core.documents.settings import SharedSetting
-from pgflowd.core.documents.told_status import told_status
+from pgflowd.core.documents.daemons import ListedDaemon, SharedSetting, told_status
 from pgflowd.core.finding import Finding, error, ok, warning
 from pgflowd.core.json import decode
 from pgflowd.core.server_connections import (

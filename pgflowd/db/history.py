@@ -12,8 +12,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pgflowd.core.documents.history import DeadLetter, EventPage, PersonAction, RunEvent
+from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.documents.runs import Attempt, AttemptOutput, FailedAttempt, TaskProgress
-from pgflowd.core.documents.values import ValueMember, ValuePart
 from pgflowd.core.json import decode
 from pgflowd.core.output_stream import read
 from pgflowd.core.progress import Progress

@@ -13,8 +13,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.documents.families import MAX_FAMILY
-from pgflowd.core.documents.run_tasks import StepStrip, StepTask, StepTasksPage, StripCell
+from pgflowd.core.documents.run_tasks import (
+    MAX_FAMILY,
+    StepStrip,
+    StepTask,
+    StepTasksPage,
+    StripCell,
+)
 from pgflowd.core.documents.runs import (
     FailedAttempt,
     RunDetails,

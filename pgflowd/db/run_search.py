@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.documents.run_list import MAX_COUNTED, PageKey, RunCount, RunPage
-from pgflowd.core.documents.runs import ListedRun
+from pgflowd.core.documents.runs import MAX_COUNTED, ListedRun, PageKey, RunCount, RunPage
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.run_filter import RunFilter

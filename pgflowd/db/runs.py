@@ -19,14 +19,8 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.documents.runs import (
-    ListedRun,
-    Run,
-    RunWithStates,
-    StepState,
-    StepTasks,
-)
-from pgflowd.core.documents.undos import StepUndo
+from pgflowd.core.documents.run_tasks import StepUndo
+from pgflowd.core.documents.runs import ListedRun, Run, RunWithStates, StepState, StepTasks
 from pgflowd.core.json import decode
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
@@ -173,10 +167,8 @@ select (pgflowd.get_run(started.run_id, false) -> 'run')::text
  order by one.nr
 """
 _GET = "select (pgflowd.get_run(%s, false) -> 'run')::text"
-LISTED_COLUMNS = """
-run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message, start_at,
-labels::text, share, undo_of, title
-"""
+_COLUMNS = {"error": "error_message", "labels": "labels::text"}  # else they are named as the fields
+LISTED_COLUMNS = ", ".join(_COLUMNS.get(one.name, one.name) for one in fields(ListedRun))
 _LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
 _STARTED_RUNS = """
 select (pgflowd.get_run(run_id, false) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
@@ -249,11 +241,12 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 def read_listed_run(row: Sequence[Any]) -> ListedRun:
     """Read a row that has the columns of a list."""
     run = ListedRun(*row)
+    labels: Any = run.labels
     return replace(
         run,
         run_id=uuid_of(run.run_id),
         status=RunStatus(run.status),
-        labels=decode(row[-4]),
+        labels=decode(labels),
         undo_of=run.undo_of and uuid_of(run.undo_of),
     )
 

@@ -8,9 +8,14 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
-from pgflowd.core.documents.overview import OverviewCounts
-from pgflowd.core.documents.statistics import FlowWork, RunBucket, StepStats
+from pgflowd.core.documents.flows import (
+    FlowGrid,
+    FlowWork,
+    GridRun,
+    OverviewCounts,
+    RunBucket,
+    StepStats,
+)
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only

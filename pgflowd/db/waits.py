@@ -15,8 +15,7 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.documents.flows import ListedLimit, StalledTask
-from pgflowd.core.documents.people import HeldTask
-from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.documents.waits import HeldTask, ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus

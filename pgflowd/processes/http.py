@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pgflowd.core.documents.health import health_of, is_ready
+from pgflowd.core.documents.daemon_status import health_of, is_ready
 from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.metrics.exposition import TextFormat, exposition

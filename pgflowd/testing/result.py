@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
-from pgflowd.core.documents.typed_outputs import TypedOutputs
+from pgflowd.core.documents.runs import TypedOutputs
 from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.json import deep_copy

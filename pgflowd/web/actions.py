@@ -24,8 +24,8 @@ import psycopg
 
 from pgflowd.core.documents import encoded
 from pgflowd.core.documents.flows import TaskKey
-from pgflowd.core.documents.people import HeldTask
 from pgflowd.core.documents.runs import FailedAttempt, Run
+from pgflowd.core.documents.waits import HeldTask
 from pgflowd.core.json import decode, encode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.payloads import Payloads

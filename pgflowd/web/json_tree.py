@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pgflowd.core.documents.values import ValueMember, ValuePart
+from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.text import size
 from pgflowd.errors import PgflowdError
 

@@ -15,10 +15,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
+from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
 from pgflowd.core.documents.runs import RunDetails
-from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.run_graph import BarMark, BarPart, StepBar, bars_of, length_s, ticks_of
 from pgflowd.core.statuses import StepStatus, TaskStatus
 from pgflowd.core.text import cut, duration, short_id

@@ -6,7 +6,7 @@ from support.pages import blocks_of
 
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.flow_view import print_stats
-from pgflowd.core.documents.statistics import FlowStats, FlowWork, StepStats
+from pgflowd.core.documents.flows import FlowStats, FlowWork, StepStats
 
 
 def test_the_table_of_the_page_is_printed_for_its_numbers(capsys) -> None:

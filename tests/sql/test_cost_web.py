@@ -17,7 +17,7 @@ import pytest
 from support.covers import covers
 from support.database import Connection
 
-from pgflowd.core.documents.run_list import PageKey
+from pgflowd.core.documents.runs import PageKey
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
 from pgflowd.db.daemons import list_daemons

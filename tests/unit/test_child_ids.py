@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from pgflowd.core.documents.families import FamilyMember, branches_of
+from pgflowd.core.documents.run_tasks import FamilyMember, branches_of
 from pgflowd.core.ids import child_id, is_run_id
 from pgflowd.core.statuses import RunStatus
 

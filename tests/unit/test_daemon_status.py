@@ -14,8 +14,13 @@ from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, sleeping, starting
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
-from pgflowd.core.documents.health import is_ready
+from pgflowd.core.documents.daemon_status import (
+    ChildFacts,
+    DaemonFacts,
+    is_ready,
+    state_of,
+    status_of,
+)
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S

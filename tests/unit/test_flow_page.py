@@ -5,8 +5,7 @@ from __future__ import annotations
 from support.covers import covers
 
 from pgflowd import Flow
-from pgflowd.core.documents.flow_grid import FlowGrid
-from pgflowd.core.documents.flows import ListedFlow
+from pgflowd.core.documents.flows import FlowGrid, ListedFlow
 from pgflowd.web.pages.flows import ShownFlow
 
 

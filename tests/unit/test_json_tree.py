@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.documents.values import ValueMember, ValuePart
+from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.errors import PgflowdError
 from pgflowd.web.json_tree import MAX_LEVELS, MAX_MEMBERS, JsonBranch, path_of, pointer_of, tree_of
 

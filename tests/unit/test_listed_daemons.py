@@ -9,8 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.core.documents.daemons import ListedDaemon, database_text, silence, stored
-from pgflowd.core.documents.told_status import told_status
+from pgflowd.core.documents.daemons import ListedDaemon, database_text, silence, stored, told_status
 from pgflowd.core.lookup import UnclearWord, find_daemon, find_worker
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, StatusPart, encode, parts_of
 from pgflowd.core.redact import redact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.documents.values import ValueMember, ValuePart
+from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.payloads import Payloads
 
 VALUE = {"user": "jane", "Password": "x", "list": [{"token": 1, "n": 0}], "empty": {}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgflowd.core.documents.sweeper_problems import due_late_s, problems_of_sweeper
+from pgflowd.core.documents.worker_problems import due_late_s, problems_of_sweeper
 from pgflowd.core.sweeper import Parts, PartState, SweeperPart, may_be_too_large, whole
 from pgflowd.core.worker.task import HEALTHY, MAX_REPORTS, FailedTurn, TurnError
 

@@ -11,9 +11,8 @@ from support.hostile import texts
 from support.pictures import parsed, texts_of
 from support.run_documents import START, at, details, failed, state, tasks
 
-from pgflowd.core.documents.flow_grid import FlowGrid, GridRun
+from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
-from pgflowd.core.documents.statistics import RunBucket
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.web.svg import MAX_BARS, run_grid, run_timeline, spark, task_strip
 

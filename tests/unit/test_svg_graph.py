@@ -12,7 +12,7 @@ from support.hostile import ATTACKS, texts
 from support.pictures import parsed, texts_of
 from support.run_documents import details, state, tasks
 
-from pgflowd.core.documents.undos import StepUndo
+from pgflowd.core.documents.run_tasks import StepUndo
 from pgflowd.web.svg import Picture
 from pgflowd.web.svg_graph import MAX_STEPS, flow_graph, run_graph
 from pgflowd.web.text import as_id

@@ -19,8 +19,7 @@ from pgflowd.cli.top.lines import (
     trouble_lines,
 )
 from pgflowd.cli.top.source import FlowFacts, Seen, TopSubject, TopView, runs_wanted
-from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.documents.statistics import RunBucket, StepStats
+from pgflowd.core.documents.flows import ListedFlow, RunBucket, StepStats
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WIDE = Screen(False, True, 200, True)

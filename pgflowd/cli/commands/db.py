@@ -17,7 +17,7 @@ from pgflowd.cli.connect import open_connection
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import NumberParam
 from pgflowd.cli.problems import ShownProblem, print_problems, problem_json
-from pgflowd.core.documents.settings import Migrated
+from pgflowd.core.documents.daemons import Migrated
 from pgflowd.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import SETTING
-from pgflowd.core.documents.settings import SharedSetting
+from pgflowd.core.documents.daemons import SharedSetting
 from pgflowd.core.json import encode
 from pgflowd.errors import OutputError
 

@@ -41,10 +41,16 @@ from pgflowd.cli.terminal.flow_view import (
 )
 from pgflowd.cli.verbs import changing
 from pgflowd.core.documents import Inline
-from pgflowd.core.documents.flow_grid import FlowGrid
-from pgflowd.core.documents.flows import ListedFlow, ListedLimit, Version, WorkerCaps
+from pgflowd.core.documents.flows import (
+    FlowGrid,
+    FlowStats,
+    ListedFlow,
+    ListedLimit,
+    Version,
+    WorkerCaps,
+    stats_of,
+)
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.documents.statistics import FlowStats, stats_of
 from pgflowd.core.graph import FlowGraph
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.suggest import did_you_mean

@@ -37,9 +37,14 @@ from pgflowd.cli.terminal.history_view import LogWriter, TimelineWriter
 from pgflowd.cli.terminal.run_view import print_runs
 from pgflowd.cli.terminal.task_view import print_signals, print_step_tasks
 from pgflowd.core.documents.history import EventPage, RunEvent, is_over
-from pgflowd.core.documents.run_list import PageKey, RunPage
 from pgflowd.core.documents.run_tasks import StepTasksPage
-from pgflowd.core.documents.runs import AttemptOutput, RunWithStates, TimelineEntry
+from pgflowd.core.documents.runs import (
+    AttemptOutput,
+    PageKey,
+    RunPage,
+    RunWithStates,
+    TimelineEntry,
+)
 from pgflowd.core.documents.waits import Signals
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode

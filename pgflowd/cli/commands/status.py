@@ -24,7 +24,7 @@ from pgflowd.cli.terminal.daemon_view import (
     tree_lines,
 )
 from pgflowd.core.documents.daemon import DaemonStatus, NoDaemonStatus
-from pgflowd.core.documents.no_daemon import status_without_daemon
+from pgflowd.core.documents.daemon_status import status_without_daemon
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable

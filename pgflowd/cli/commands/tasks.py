@@ -37,8 +37,7 @@ from pgflowd.cli.verbs import command_of
 from pgflowd.core.documents import Inline
 from pgflowd.core.documents.flows import StalledTask, StalledTasks, TaskKey
 from pgflowd.core.documents.history import DeadLetter
-from pgflowd.core.documents.people import HeldTask, ReportedTask
-from pgflowd.core.documents.waits import OpenTask
+from pgflowd.core.documents.waits import HeldTask, OpenTask, ReportedTask
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow

@@ -23,8 +23,7 @@ from pgflowd.core.definition.options import (
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
-from pgflowd.core.documents.flows import Version, unserved_needs
-from pgflowd.core.documents.statistics import FlowStats, FlowWork, StepStats
+from pgflowd.core.documents.flows import FlowStats, FlowWork, StepStats, Version, unserved_needs
 from pgflowd.core.documents.waits import QUARANTINED
 from pgflowd.core.graph import Graph, graph_of, mermaid, placed
 from pgflowd.core.redact import one_line

@@ -24,9 +24,7 @@ from pgflowd.cli.terminal.texts import (
 from pgflowd.core.definition.option_values import change_text
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
-from pgflowd.core.documents.runs import (
-    TimelineEntry,
-)
+from pgflowd.core.documents.runs import TimelineEntry
 from pgflowd.core.failure import last_calls
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line

@@ -19,7 +19,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import BAR, CUT, Screen, TableCell
 from pgflowd.cli.terminal.task_view import print_checkpoints, wait_lines
 from pgflowd.cli.terminal.texts import error_lines, print_labelled, print_wrapped, traceback_lines
-from pgflowd.core.documents.families import MAX_FAMILY, Branch, FamilyMember, branches_of
+from pgflowd.core.documents.run_tasks import MAX_FAMILY, Branch, FamilyMember, branches_of
 from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, draw
 from pgflowd.core.redact import one_line
@@ -29,12 +29,7 @@ from pgflowd.core.text import ago, between, brief, counted, cut, duration, short
 from pgflowd.core.timeline import ends_by, reason, wait_text
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.runs import (
-        ListedRun,
-        Run,
-        RunDetails,
-        RunWithStates,
-    )
+    from pgflowd.core.documents.runs import ListedRun, Run, RunDetails, RunWithStates
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
@@ -88,17 +83,16 @@ def _run_row(app: App, run: ListedRun, now: datetime, have_titles: bool) -> list
         app.out.cell(run.status.mark, f" {run.status.replace('_', ' ')}"),
         _begin(run, now),
         duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",
-        _steps_done(run),
+        _steps_text(run),
         app.out.shown(error if app.verbose else cut(error, _ERROR_LENGTH)),
     ]
 
 
-def _steps_done(run: ListedRun) -> str:
+def _steps_text(run: ListedRun) -> str:
     """How many steps are done; of an open run also the share, where it tells more."""
-    steps = f"{run.steps_done}/{run.steps}"
-    if run.has_ended or not run.share or run.share <= run.steps_done / run.steps:
-        return steps
-    return f"{steps} {run.share:.0%}"
+    if run.has_ended or not run.share or run.share <= run.steps_share:
+        return run.steps_text
+    return f"{run.steps_text} {run.share:.0%}"
 
 
 def _begin(run: ListedRun | Run, now: datetime) -> str:

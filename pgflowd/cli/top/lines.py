@@ -26,9 +26,8 @@ from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.run_view import print_run, print_runs
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell, columns
 from pgflowd.cli.top.source import MAX_RUNS, FlowFacts, Seen, TopSubject, TopView
-from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.documents.no_daemon import NOT_RUNNING
-from pgflowd.core.documents.statistics import RunBucket, StepStats
+from pgflowd.core.documents.daemon_status import NOT_RUNNING
+from pgflowd.core.documents.flows import ListedFlow, RunBucket, StepStats
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, Marks
 from pgflowd.core.supervision.tree import ChildState

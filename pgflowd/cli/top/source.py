@@ -26,8 +26,7 @@ import psycopg
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.documents.statistics import RunBucket, StepStats
+from pgflowd.core.documents.flows import ListedFlow, RunBucket, StepStats
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus

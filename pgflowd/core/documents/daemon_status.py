@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
+from pgflowd.core.documents import versioned
 from pgflowd.core.documents.daemon import (
     WAITING,
     DaemonStatus,
@@ -23,9 +24,12 @@ from pgflowd.core.documents.daemon import (
     SingleChildren,
     StatusProblem,
 )
-from pgflowd.core.documents.sweeper_problems import due_late_s, problems_of_sweeper
 from pgflowd.core.documents.waits import counted_waits
-from pgflowd.core.documents.worker_problems import problems_of_worker
+from pgflowd.core.documents.worker_problems import (
+    due_late_s,
+    problems_of_sweeper,
+    problems_of_worker,
+)
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision import places
@@ -339,3 +343,57 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _listed(value: Any) -> list[dict[str, Any]]:
     found = value if isinstance(value, list) else []
     return [each for each in found if isinstance(each, dict)]
+
+
+SILENT = "unknown"  # the state of a daemon that has not answered
+_READY_STATES = (DaemonState.HEALTHY, DaemonState.DEGRADED)
+_SERVING = (ChildState.UP, ChildState.ASLEEP)
+
+
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Whether a worker is up or asleep, the database is reachable, and nothing ends or starts."""
+    return (
+        status["state"] in _READY_STATES
+        and status["database"]["state"] == DatabaseState.UP
+        and any(flow["state"] in _SERVING for flow in status["flows"])
+    )
+
+
+def health_of(status: Mapping[str, Any] | None, *, with_reasons: bool) -> dict[str, Any]:
+    """The body of a health check; no status: the supervisor has not answered."""
+    reasons = [_NO_ANSWER] if status is None else status["problems"]
+    state = SILENT if status is None else status["state"]
+    return versioned({"state": state, **({"reasons": reasons} if with_reasons else {})})
+
+
+_NO_ANSWER = {
+    "code": "E414",
+    "flow": None,
+    "text": "the supervisor has not answered in time",
+    "next": "read its log; a service manager with a watchdog replaces it",
+}
+
+
+NOT_RUNNING = "not_running"
+
+
+def status_without_daemon(
+    name: str,
+    database: Mapping[str, Any],
+    queues: Iterable[tuple[str, int, float | None]],
+    waits: Mapping[str, Mapping[str, int]],
+    problems: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The status from the database alone: each flow with its queued messages, and its waits."""
+    flows = [
+        {
+            "slug": slug,
+            "state": NOT_RUNNING,
+            "queued": queued,
+            **counted_waits(waits, slug),
+            "oldest_queued_s": oldest_s,
+        }
+        for slug, queued, oldest_s in queues
+    ]
+    fields = {"name": name, "state": NOT_RUNNING, "pid": None, "database": database}
+    return versioned({**fields, "flows": flows, "problems": list(problems)})

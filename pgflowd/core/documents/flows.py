@@ -1,15 +1,19 @@
-"""Flows and stalled tasks, as programs and screens see them."""
+"""
+Flows, as programs and screens see them: what they have to do and did, their limits, versions and
+newest runs; stalled tasks; and what needs attention in a database, in numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.definition.plan import StepPlan
-from pgflowd.core.documents import FlowSlug, Hidden, Named, StepSlug, TaskIndex, shown
+from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, StepSlug, TaskIndex, shown
+from pgflowd.core.statuses import RunStatus, StepStatus
 
 
 @dataclass(frozen=True)
@@ -136,3 +140,167 @@ class StalledTask:
 
 class StalledTasks(NamedTuple):
     tasks: Annotated[Sequence[StalledTask], "the tasks whose worker vanished"]
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """A run, with its steps in the order of its flow; a map is one step."""
+
+    run_id: UUID
+    flow_slug: FlowSlug
+    status: RunStatus
+    started_at: datetime
+    ended_at: datetime | None
+    steps: Hidden[Mapping[str, StepStatus]]
+
+
+class GridRow(NamedTuple):
+    """A run in a grid."""
+
+    run: Inline[GridRun]
+    statuses: Annotated[
+        list[StepStatus | None],
+        "of these steps in their order, null where a run has no such step; a map is one",
+    ]
+
+
+@dataclass(frozen=True)
+class FlowGrid:
+    """The newest runs of all versions of a flow, newest first."""
+
+    flow: str
+    runs: Hidden[Sequence[GridRun]]
+
+    @property
+    @shown
+    def steps(self) -> Annotated[list[str], "the slugs of its steps"]:
+        """All steps of these runs: those of the newest run in its order, then others."""
+        return list(dict.fromkeys(step for run in self.runs for step in run.steps))
+
+    @property
+    @shown
+    def rows(self) -> Annotated[list[GridRow], Named("runs"), "the newest first"]:
+        steps = self.steps
+        return [GridRow(run, [run.steps.get(step) for step in steps]) for run in self.runs]
+
+
+OF_RUNS = ""  # in place of a step
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """How often attempts of a step ended, or runs of a flow, and how long they took."""
+
+    flow_slug: Hidden[str]
+    step_slug: StepSlug
+    completed: Annotated[int, "how many attempts completed"]
+    failed: Annotated[int, "how many failed"]
+    timed_out: Annotated[int, "how many took too long"]
+    crashed: Annotated[int, "how many ended with their process"]
+    ran_p50_s: Annotated[float | None, "how long half of them ran at most"]
+    ran_p95_s: Annotated[float | None, "how long 95 of 100 ran at most"]
+    waited_p50_s: Annotated[
+        float | None, "how long half of the tasks waited for their first attempt at most"
+    ]
+    waited_p95_s: Annotated[float | None, "how long 95 of 100 waited at most"]
+    since_s: Hidden[float]  # the time within which it was
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failures
+
+    @property
+    def failures(self) -> int:
+        return self.failed + self.timed_out + self.crashed
+
+    @property
+    @shown
+    def failure_rate(self) -> float | None:
+        return self.failures / self.ended if self.ended else None
+
+    @property
+    @shown
+    def per_minute(self) -> Annotated[float, "how many ended per minute"]:
+        return self.ended * 60 / self.since_s
+
+
+class RunStats(NamedTuple):
+    """How often runs of a flow ended."""
+
+    completed: Annotated[int, "how many completed"]
+    failed: Annotated[int, "how many failed"]
+    per_minute: Annotated[float, "how many ended per minute"]
+    failure_rate: float | None
+
+
+@dataclass(frozen=True)
+class FlowWork:
+    """The open tasks of a flow; at most ten thousand of each are counted."""
+
+    flow_slug: FlowSlug
+    ready: Annotated[int, "how many tasks may be claimed now"]
+    running: int
+    delayed: Annotated[int, "how many tasks may be claimed later"]
+    oldest_ready_s: Annotated[float | None, "how long the oldest of the ready ones has been"]
+    waits: Mapping[str, int]
+
+
+class RunBucket(NamedTuple):
+    """How many runs ended in a piece of time."""
+
+    ok: Annotated[int, "how many completed"]
+    failed: int
+
+
+@dataclass(frozen=True)
+class FlowStats:
+    """A flow: what it has to do, and what it did within a time."""
+
+    work: Inline[FlowWork]
+    steps: Annotated[Sequence[StepStats], "of each step"]
+    runs: Hidden[StepStats | None]
+    since_s: Annotated[float, "how far back the numbers go"]
+    buckets: Annotated[
+        Sequence[RunBucket], "of each twelfth of the time, the oldest first; empty if no run ended"
+    ] = ()
+
+    @property
+    @shown
+    def ended_runs(self) -> Annotated[RunStats, Named("runs"), "of the runs that ended"]:
+        if (runs := self.runs) is None:
+            return RunStats(0, 0, 0.0, None)
+        return RunStats(runs.completed, runs.failed, runs.per_minute, runs.failure_rate)
+
+
+def stats_of(
+    works: Sequence[FlowWork],
+    found: Sequence[StepStats],
+    since_s: float,
+    buckets: Mapping[str, Sequence[RunBucket]],
+) -> list[FlowStats]:
+    """The flows, each with what was found of it."""
+    return [
+        FlowStats(
+            work,
+            [each for each in of_flow(found, work) if each.step_slug != OF_RUNS],
+            next((each for each in of_flow(found, work) if each.step_slug == OF_RUNS), None),
+            since_s,
+            buckets.get(work.flow_slug, ()),
+        )
+        for work in works
+    ]
+
+
+def of_flow(found: Sequence[StepStats], work: FlowWork) -> list[StepStats]:
+    return [each for each in found if each.flow_slug == work.flow_slug]
+
+
+@dataclass(frozen=True)
+class OverviewCounts:
+    """Each at most 1,001, which stands for any number above a thousand."""
+
+    failed: Annotated[int, "runs that failed and started within a day"]
+    people: Annotated[int, "tasks that wait for people"]
+    quarantined: Annotated[int, "tasks in quarantine"]
+    stalled: Annotated[int, "tasks that have stalled"]
+    dead: Annotated[int, "tasks that have failed for good"]

@@ -8,10 +8,11 @@ and checkpoints that are kept.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Annotated, Any, NamedTuple, TypedDict
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, cast
 from uuid import UUID
 
 from pgflowd.core.documents import (
@@ -26,13 +27,39 @@ from pgflowd.core.documents import (
     shown,
     versioned,
 )
-from pgflowd.core.documents.families import FamilyMember
-from pgflowd.core.documents.typed_outputs import TypedOutputs
-from pgflowd.core.documents.undos import StepUndo
+from pgflowd.core.documents.run_tasks import FamilyMember, StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.typed.values import read_as
+from pgflowd.errors import WrongState
+
+T = TypeVar("T")
+
+
+class TypedOutputs(ABC):
+    """A run whose outputs can be read as types."""
+
+    @property
+    @abstractmethod
+    def _outputs(self) -> Mapping[str, Any]:
+        """By steps, as JSON."""
+
+    def output_as(self, step: str, as_type: type[T]) -> T:
+        """
+        The output of a step, decoded as this type; without its steps a run has those of leaves.
+
+        Raises TypeMismatch, and WrongState if there is no such output.
+        """
+        outputs = self._outputs
+        if step not in outputs:
+            known = f"it has those of {', '.join(outputs)}" if outputs else "it has none"
+            raise WrongState(
+                f"the run has no output of step '{step}'", next=did_you_mean(step, outputs) or known
+            )
+        return cast(T, read_as(outputs[step], as_type, step))
 
 
 @dataclass(frozen=True)
@@ -154,6 +181,16 @@ class ListedRun:
     share: Annotated[float | None, "how much of its steps is done, from 0 to 1"] = None
     undo_of: Annotated[UUID | None, "the run that this one undoes"] = None
     title: str | None = None  # what its flow makes of the input
+
+    @property
+    def steps_text(self) -> str:
+        """How many of its steps are done, such as `3/5`."""
+        return f"{self.steps_done}/{self.steps}"
+
+    @property
+    def steps_share(self) -> float:
+        """The share of its steps that is done; those that are under way do not count."""
+        return self.steps_done / (self.steps or 1)
 
     @property
     def has_ended(self) -> bool:
@@ -388,3 +425,80 @@ class TimelineEntry:
     def to_json(self) -> dict[str, Any]:
         """The entry as `pgflowd runs follow --json` prints it."""
         return versioned(self)
+
+
+MAX_COUNTED = 1000  # of what a list finds; one more stands for any number above
+
+
+class PageKey(NamedTuple):
+    """The run behind which a page begins: when it began, or was asked for, and its id."""
+
+    at: datetime
+    run_id: UUID
+
+    @property
+    def text(self) -> str:
+        return f"{self.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}_{self.run_id}"
+
+    @classmethod
+    def read(cls, text: str) -> PageKey:
+        """The key that has this text. Another text is a ValueError."""
+        moment, _, run_id = text.partition("_")
+        at = datetime.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        return cls(at, UUID(run_id))
+
+
+@dataclass(frozen=True)
+class RunCount:
+    """How many runs fit; at most one more than `MAX_COUNTED`."""
+
+    found: int
+    seen: int  # how many were examined for it
+    searched_to: datetime | None  # it has counted no older ones; None: it has counted all
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """
+    Some runs of a list.
+
+    With `--status` it looks at the newest 100,000 runs of the flow and time that are asked for, as
+    does a RUN that is given by its last digits. With `--status waiting` or `quarantined` alone it
+    looks at the runs of all waits instead, however old they are, if there are at most 2,000.
+    `--text` is sought in the error and in the labels, whatever the case, and as the first or last
+    digits of the id; a whole id is found however old the run is.
+    """
+
+    runs: Annotated[Sequence[ListedRun], "the newest runs, the newest first"]
+    seen: Annotated[int, "how many runs were examined"]
+    next: Hidden[PageKey | None]  # behind which the next page begins; None: this is the last one
+    count: Hidden[RunCount | None] = None  # None: not requested
+
+    @property
+    @shown
+    def searched_to(
+        self,
+    ) -> Annotated[datetime | None, "when the oldest of these began; null if none is left"]:
+        """No older run was examined; None: all were."""
+        return self.next and self.next.at
+
+    @property
+    @shown
+    def after(
+        self,
+    ) -> Annotated[str | None, Named("next"), "what `--after` takes to show the page behind this"]:
+        return self.next and self.next.text
+
+    @property
+    @shown
+    def found(self) -> Annotated[int | None, "how many runs fit, 1,001 for more than a thousand"]:
+        return self.count.found if self.count else None
+
+    @property
+    @shown
+    def found_to(
+        self,
+    ) -> Annotated[
+        datetime | None, "back to when they were counted among the newest 20,000; null if all were"
+    ]:
+        return self.count.searched_to if self.count else None

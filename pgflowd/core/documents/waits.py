@@ -1,4 +1,7 @@
-"""Open tasks and what they wait for, signals and checkpoints, as programs and screens see them."""
+"""
+Open tasks and what they wait for, tasks of people, signals and checkpoints, as programs and screens
+see them.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import FlowSlug, Named, StepSlug, TaskIndex, shown
+from pgflowd.core.documents import FlowSlug, Inline, Named, StepSlug, TaskIndex, Words, shown
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.needs import in_words
-from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.core.text import who
 from pgflowd.core.waiting import WaitKind
 
@@ -131,3 +134,38 @@ class Signals(NamedTuple):
     """Without `--run` those of the newest 100,000."""
 
     signals: Annotated[Sequence[ListedSignal], "the newest first"]
+
+
+@dataclass(frozen=True)
+class HeldTask:
+    """A task that is a person's until its lease is over."""
+
+    run_id: UUID
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: FlowSlug
+    token: int
+    attempt: int
+    max_attempts: int
+    lease_until: Annotated[datetime, "when its lease ends"]
+    input: Annotated[Any, "the outputs of its deps, or the element of a map"]
+    flow_input: Annotated[
+        Any,
+        Named("run"),
+        "the input of the run; null if it is larger than 64 kB and the step is none of the first",
+    ]
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.run_id, self.step_slug, self.task_index)
+
+
+class ReportedTask(NamedTuple):
+    """What became of a task that somebody has reported, or whose wait has been ended."""
+
+    key: Inline[TaskKey]
+    result: Annotated[
+        str,
+        Words((TaskStatus.QUEUED, Outcome.COMPLETED, Outcome.FAILED, Outcome.LATE)),
+        "`late`, with exit code 1: the run or step had ended before",
+    ]

@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from itertools import accumulate
 from typing import Any
 
-from pgflowd.core.documents.health import is_ready
+from pgflowd.core.documents.daemon_status import is_ready
 from pgflowd.core.metrics.counters import added, is_number
 from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
 from pgflowd.core.statuses import DaemonState, DatabaseState

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.sql import Literal
 
 from pgflowd import __version__
-from pgflowd.core.documents.settings import Migrated
+from pgflowd.core.documents.daemons import Migrated
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT

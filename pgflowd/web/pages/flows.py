@@ -11,16 +11,18 @@ from pgflowd.core.definition.option_values import OptionValues
 from pgflowd.core.definition.options import FOLLOWING, Column, option_cells
 from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.documents import Hidden, Inline
-from pgflowd.core.documents.flow_grid import FlowGrid
 from pgflowd.core.documents.flows import (
+    FlowGrid,
+    FlowStats,
     ListedFlow,
     ListedLimit,
+    StepStats,
     Version,
     WorkerCaps,
+    stats_of,
     unserved_needs,
 )
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.documents.statistics import FlowStats, StepStats, stats_of
 from pgflowd.core.graph import Graph, graph_of
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.db.definitions import option_values

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pgflowd.core.documents import Hidden, Named, shown
-from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.documents.overview import OverviewCounts
-from pgflowd.core.documents.run_list import RunPage
-from pgflowd.core.documents.runs import ListedRun
-from pgflowd.core.documents.statistics import RunBucket
+from pgflowd.core.documents.flows import ListedFlow, OverviewCounts, RunBucket
+from pgflowd.core.documents.runs import ListedRun, RunPage
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db.flows import list_flows

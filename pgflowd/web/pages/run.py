@@ -11,8 +11,8 @@ from typing import Annotated
 from uuid import UUID
 
 from pgflowd.core.documents import Hidden, Inline, shown
-from pgflowd.core.documents.families import Branch, branches_of
 from pgflowd.core.documents.history import EventPage
+from pgflowd.core.documents.run_tasks import Branch, branches_of
 from pgflowd.core.documents.runs import (
     AttemptOutput,
     FailedAttempt,

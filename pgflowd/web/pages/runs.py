@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pgflowd.core.documents import Hidden, Inline
-from pgflowd.core.documents.run_list import PageKey, RunPage
+from pgflowd.core.documents.runs import PageKey, RunPage
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus

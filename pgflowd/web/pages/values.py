@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pgflowd.core.documents import Hidden, Inline, shown
+from pgflowd.core.documents.run_tasks import ValuePart
 from pgflowd.core.documents.runs import RunWithStates
-from pgflowd.core.documents.values import ValuePart
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.statuses import StepStatus
 from pgflowd.core.text import short_id

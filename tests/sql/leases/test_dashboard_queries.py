@@ -10,9 +10,8 @@ from uuid import UUID
 from support.leases import LeaseDatabase
 
 from pgflowd.core.documents import encoded
-from pgflowd.core.documents.overview import OverviewCounts
-from pgflowd.core.documents.run_tasks import StripCell
-from pgflowd.core.documents.values import ValuePart
+from pgflowd.core.documents.flows import OverviewCounts
+from pgflowd.core.documents.run_tasks import StripCell, ValuePart
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.db.history import failed_attempts, value_part
 from pgflowd.db.query import execute

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from support.leases import LeaseDatabase
 
-from pgflowd.core.documents.run_list import PageKey, RunPage
+from pgflowd.core.documents.runs import PageKey, RunPage
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
 from pgflowd.db.query import execute
