@@ -227,6 +227,20 @@ def files_of_a_listed_column() -> int:
     return sum("steps_done" in text(path) for path in product)
 
 
+def files_of_a_step_option() -> int:
+    """Of three options of steps the most modules and SQL files that name one (`start_delay`,
+    `startDelay` or `opt_start_delay`), comments of SQL left out, settings of that name included."""
+    readers = [path for path in modules() if not path.startswith("pgflowd/examples/")]
+    code = [text(path) for path in readers]
+    code += [re.sub(r"--[^\n]*", "", text(path)) for path in files("sql/schema/*.sql")]
+    names = (
+        "crash_limit|crashLimit",
+        "(opt_)?start_delay|startDelay",
+        "when_exhausted|whenExhausted",
+    )
+    return max(sum(bool(re.search(rf"\b({name})\b", each)) for each in code) for name in names)
+
+
 ROWS: dict[str, Callable[[], int]] = {
     "lines of Python in pgflowd": lambda: lines_of(modules()),
     "modules in pgflowd": lambda: len(modules()),
@@ -244,6 +258,7 @@ ROWS: dict[str, Callable[[], int]] = {
     "words in docs": words_of_pages,
     "product files for a config key": files_of_a_config_key,
     "product files for a column of runs list": files_of_a_listed_column,
+    "product files for a step option": files_of_a_step_option,
     "lines of tests/support": lambda: lines_of(files("tests/support/*.py")),
 }
 

@@ -301,7 +301,7 @@ REQUEUE: Verb[bool] = Verb(
 GIVE_UP: Verb[bool] = Verb(
     "stalled fail", "give_up_task", Target.TASK, Returned.VALUE, OPERATOR,
     (_THRESHOLD, REASON._replace(help="Why; it is added to the error.")),
-    help="Fail stalled tasks without a retry; when_exhausted of the step decides about the run.",
+    help="Fail stalled tasks without a retry, as their last failed attempt would.",
     examples=('pgflowd stalled fail 7f3a9c12/summary#0 --reason "the file is gone"',),
     done="failed", path="give-up", label="Fail", sends="Fail it for good", is_danger=True,
 )  # fmt: skip

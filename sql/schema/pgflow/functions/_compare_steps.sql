@@ -10,9 +10,10 @@ returns text[] language sql stable set search_path = '', pg_temp as $$
     union all
     select 3, 'dependencies', pgflow._sorted_deps(first), pgflow._sorted_deps(second), '[%s] vs [%s]'
     union all
-    select 4, 'whenUnmet', first ->> 'whenUnmet', second ->> 'whenUnmet', '''%s'' vs ''%s'''
-    union all
-    select 5, 'whenExhausted', first ->> 'whenExhausted', second ->> 'whenExhausted', '''%s'' vs ''%s'''
+    select 3 + mode.nr, mode.name, first ->> mode.name, second ->> mode.name, '''%s'' vs ''%s'''
+      from pgflowd._options() with ordinality as mode (
+             name, field, is_mode, is_of_flow, preset, lowest, highest, words, nr)
+     where mode.is_mode
     union all
     select 5 + nr, pattern, first ->> pattern, second ->> pattern, '''%s'' vs ''%s'''
       from unnest(array['requiredInputPattern', 'forbiddenInputPattern']) with ordinality as p (pattern, nr)

@@ -10,7 +10,7 @@ begin
   perform pgflow._send_tasks(batch.flow_slug, batch.delay_s, batch.runs, batch.steps, batch.indexes)
      from (select task.flow_slug, task.delay_s, array_agg(task.run_id) as runs,
                   array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes
-             from (select state.flow_slug, coalesce(step.opt_start_delay, 0) as delay_s,
+             from (select state.flow_slug, pgflow._start_delay(step) as delay_s,
                           started.run_id, started.step_slug, nr as task_index
                      from unnest(run_ids, step_slugs) with ordinality
                             as started (run_id, step_slug, ord)

@@ -10,11 +10,11 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
                               from pgflow.deps as dep
                              where dep.flow_slug = step.flow_slug
                                and dep.step_slug = step.step_slug),
-           'whenUnmet', step.when_unmet,
-           'whenExhausted', step.when_exhausted,
            'requiredInputPattern', pgflow._pattern_shape(step.required_input_pattern),
            'forbiddenInputPattern', pgflow._pattern_shape(step.forbidden_input_pattern)
-         ) order by step.step_index), '[]'))
+         ) || (select jsonb_object_agg(known.name, to_jsonb(step) -> known.field)
+                 from pgflowd._options() as known where known.is_mode)
+           order by step.step_index), '[]'))
     from pgflow.steps as step
    where step.flow_slug = p_flow_slug;
 $$;

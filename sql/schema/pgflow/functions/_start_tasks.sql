@@ -49,7 +49,7 @@ begin
       select one.*, step.step_type, step.deps_count,
              coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts,
              coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
-             coalesce(step.opt_start_delay, 0) as delay_s, state.started_at as step_started_at
+             pgflow._start_delay(step) as delay_s, state.started_at as step_started_at
         from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
        cross join lateral (
          select run.status, run.is_paused from pgflow.runs as run

@@ -1,6 +1,6 @@
 -- analyze_and_create_flow(p_flow_slug, p_options, p_steps): deploys a flow, as ensure_flow_compiled, whose
 -- answer it returns. The options are `max_attempts`, `base_delay`, `timeout` and `flow_type`; a step has
--- `slug`, `deps`, `step_type`, `start_delay` and the same numbers.
+-- `slug`, `deps`, `step_type` and numbers of its own, named as the parameters of add_step.
 -- Called by: workers of other runtimes.   Locks: the flow's definition (pgflowd._lock_definition).
 create or replace function pgflow.analyze_and_create_flow(
   p_flow_slug text, p_options jsonb, p_steps jsonb)
@@ -19,9 +19,9 @@ returns jsonb language sql set search_path = '', pg_temp as $$
                      coalesce(nullif(step.it -> 'deps', 'null'), '[]')) as dep),
                'requiredInputPattern', jsonb_build_object('defined', false),
                'forbiddenInputPattern', jsonb_build_object('defined', false),
-               'options', jsonb_build_object(
-                 'maxAttempts', step.it -> 'max_attempts', 'baseDelay', step.it -> 'base_delay',
-                 'timeout', step.it -> 'timeout', 'startDelay', step.it -> 'start_delay'))
+               'options', (
+                 select jsonb_object_agg(known.name, step.it -> substr(known.field, 5))
+                   from pgflowd._options() as known where starts_with(known.field, 'opt_')))
              order by step.nr), '[]')
         from jsonb_array_elements(p_steps) with ordinality as step (it, nr)))));
 $$;

@@ -25,7 +25,7 @@ begin
          array_agg(case step.step_type when 'single' then 1 end) as tasks,
          array_agg(step.step_slug order by step.step_slug) filter (where step.deps_count = 0) as roots,
          bool_and(step.deps_count > 0
-                  or step.step_type = 'single' and coalesce(step.opt_start_delay, 0) = 0
+                  or step.step_type = 'single' and pgflow._start_delay(step) = 0
                      and step.required_input_pattern is null
                      and step.forbidden_input_pattern is null) as is_plain
     into shape from pgflow.steps as step where step.flow_slug = start_flows.flow_slug;

@@ -2,5 +2,5 @@
 -- Called by: compare_options, _write_option.   Locks: nothing.
 create or replace function pgflowd._default_options()
 returns jsonb language sql immutable set search_path = '', pg_temp as $$
-  select '{"maxAttempts": 3, "baseDelay": 5, "timeout": 60}'::jsonb;
+  select jsonb_object_agg(known.name, known.preset) from pgflowd._options() as known where known.is_of_flow;
 $$;

@@ -13,5 +13,5 @@ returns jsonb language sql immutable set search_path = '', pg_temp as $$
                 'limitName', _followed_options.options #> '{limit,name}',
                 'limitPath', _followed_options.options #> '{limit,path}')) as one
    where one.value not in ('null', 'false')
-     and one.key not in ('maxAttempts', 'baseDelay', 'timeout', 'startDelay', 'crashLimit', 'onCrashLimit');
+     and one.key not in (select known.name from pgflowd._options() as known where not known.is_mode);
 $$;

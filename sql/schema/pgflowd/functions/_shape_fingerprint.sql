@@ -8,8 +8,8 @@ returns text language sql immutable set search_path = '', pg_temp as $$
            (select jsonb_agg(dep.value order by dep.value collate "C")
               from jsonb_array_elements_text(
                      coalesce(nullif(step.value -> 'dependencies', 'null'), '[]')) as dep),
-           coalesce(step.value ->> 'whenUnmet', 'skip'),
-           coalesce(step.value ->> 'whenExhausted', 'fail'),
+           (select jsonb_agg(coalesce(nullif(step.value -> known.name, 'null'), known.preset)
+                             order by known.name) from pgflowd._options() as known where known.is_mode),
            step.value #> '{requiredInputPattern,value}',
            step.value #> '{forbiddenInputPattern,value}') order by step.nr)::text)
     from jsonb_array_elements(_shape_fingerprint.shape -> 'steps') with ordinality as step (value, nr);

@@ -3,9 +3,8 @@
 -- Called by: _note_deployed, compare_options, set_option.   Locks: nothing.
 create or replace function pgflowd._tunable_options(options jsonb)
 returns jsonb language sql immutable set search_path = '', pg_temp as $$
-  select jsonb_strip_nulls(jsonb_build_object(
-    'maxAttempts', options -> 'maxAttempts', 'baseDelay', options -> 'baseDelay',
-    'timeout', options -> 'timeout', 'startDelay', options -> 'startDelay',
-    'limit', options #> '{limit,slots}', 'crashLimit', options -> 'crashLimit',
-    'onCrashLimit', options -> 'onCrashLimit'));
+  select jsonb_strip_nulls(jsonb_object_agg(
+           known.name, case known.name when 'limit' then options #> '{limit,slots}'
+                                       else options -> known.name end))
+    from pgflowd._options() as known where not known.is_mode;
 $$;

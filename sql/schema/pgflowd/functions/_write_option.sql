@@ -10,11 +10,8 @@ declare
   is_of_flow constant boolean := _write_option.step_slug = '';
   given constant jsonb := coalesce(nullif(_write_option.value, 'null'),
     case when is_of_flow then pgflowd._default_options() -> _write_option.option end);
-  field constant text := case _write_option.option
-    when 'maxAttempts' then 'opt_max_attempts' when 'baseDelay' then 'opt_base_delay'
-    when 'timeout' then 'opt_timeout' when 'startDelay' then 'opt_start_delay'
-    when 'limit' then 'limit_slots' when 'crashLimit' then 'crash_limit'
-    when 'onCrashLimit' then 'on_crash_limit' end;
+  field constant text := (select known.field from pgflowd._options() as known
+                           where known.name = _write_option.option and not known.is_mode);
   key text;
 begin
   if field is null then
@@ -25,15 +22,12 @@ begin
   elsif field like 'opt\_%' then
     execute format('update pgflow.steps set %I = $3 where flow_slug = $1 and step_slug = $2', field)
       using _write_option.flow_slug, _write_option.step_slug, given::int;
-  elsif field = 'on_crash_limit' then
-    insert into pgflowd.step_options (flow_slug, step_slug, on_crash_limit)
-    values (_write_option.flow_slug, _write_option.step_slug, given #>> '{}')
-    on conflict on constraint step_options_pkey do update
-       set on_crash_limit = excluded.on_crash_limit;
-  elsif field = 'crash_limit' then
-    insert into pgflowd.step_options (flow_slug, step_slug, crash_limit)
-    values (_write_option.flow_slug, _write_option.step_slug, given::int)
-    on conflict on constraint step_options_pkey do update set crash_limit = excluded.crash_limit;
+  elsif field <> 'limit_slots' then
+    execute format(
+      'insert into pgflowd.step_options (flow_slug, step_slug, %1$I)'
+      ' select $1, $2, made.%1$I from jsonb_populate_record(null::pgflowd.step_options, $3) as made'
+      ' on conflict on constraint step_options_pkey do update set %1$I = excluded.%1$I', field)
+      using _write_option.flow_slug, _write_option.step_slug, jsonb_build_object(field, given);
   elsif given is not null then  -- whether there is a limit is not decided here
     update pgflowd.step_options as known set limit_slots = given::int
      where known.flow_slug = _write_option.flow_slug

@@ -19,31 +19,28 @@ returns jsonb language sql stable set search_path = '', pg_temp as $$
                         select coalesce(jsonb_agg(dep.dep_slug order by dep.dep_slug), '[]')
                           from pgflow.deps as dep
                          where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug),
-                      'whenUnmet', coalesce(one.fields ->> 'when_unmet', 'skip'),
-                      'whenExhausted', coalesce(one.fields ->> 'when_exhausted', 'fail'),
                       'requiredInputPattern',
                         pgflowd._pattern(one.fields -> 'required_input_pattern'),
                       'forbiddenInputPattern',
                         pgflowd._pattern(one.fields -> 'forbidden_input_pattern'),
-                      'options', jsonb_strip_nulls(jsonb_build_object(
-                        'maxAttempts', step.opt_max_attempts, 'baseDelay', step.opt_base_delay,
-                        'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay',
-                        'needs', asked.needs, 'limit', case when asked.slots is not null then
+                      'options', jsonb_strip_nulls(own.options || jsonb_build_object(
+                        'needs', asked.needs, 'limit', case when asked.limit_slots is not null then
                           jsonb_strip_nulls(jsonb_build_object(
-                            'slots', asked.slots, 'name', asked.name, 'path', asked.path)) end,
-                        'crashLimit', asked.crash_limit, 'onCrashLimit', asked.on_crash_limit,
+                            'slots', asked.limit_slots, 'path', asked.limit_path, 'name', nullif(
+                              asked.limit_name,
+                              concat(pgflowd._name_of(flow.flow_slug), '/', step.step_slug)))) end,
                         'undo', asked.undo, 'settle', nullif(one.fields -> 'settles', 'false'))))
-                    order by step.step_index), '[]')
+                    || own.modes order by step.step_index), '[]')
                from pgflow.steps as step
-              cross join lateral (select to_jsonb(step) as fields) as one
-               left join lateral (
-                 select option.needs, option.crash_limit, option.on_crash_limit, option.undo,
-                        option.limit_slots as slots, option.limit_path as path,
-                        nullif(option.limit_name, concat(pgflowd._name_of(flow.flow_slug), '/', step.step_slug))
-                          as name
-                   from pgflowd.step_options as option
-                  where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)
-                 as asked on true
+               left join pgflowd.step_options as asked
+                 on asked.flow_slug = step.flow_slug and asked.step_slug = step.step_slug
+              cross join lateral (select to_jsonb(step) || coalesce(to_jsonb(asked), '{}') as fields) as one
+              cross join lateral (
+                select jsonb_object_agg(known.name, one.fields -> known.field)
+                         filter (where not known.is_mode) as options,
+                       jsonb_object_agg(known.name, coalesce(one.fields -> known.field, known.preset))
+                         filter (where known.is_mode) as modes
+                  from pgflowd._options() as known) as own
               where step.flow_slug = flow.flow_slug))
          || case when wanted.input_schema is null then '{}' else
               jsonb_build_object('inputSchema', wanted.input_schema) end

@@ -5,19 +5,13 @@ create or replace function pgflowd.list_settings()
 returns table (name text, value jsonb, takes text, means text, changed_by text,
                changed_at timestamptz)
 language sql stable set search_path = '', pg_temp as $$
-  select known.name, pgflowd.setting(known.name), known.takes, known.means, kept.changed_by,
-         kept.changed_at
-    from (values
-      ('retention_completed', 'null, or a duration from 1h', 'keep completed runs so long'),
-      ('retention_failed', 'null, or a duration from 1h', 'keep other ended runs so long'),
-      ('retention_actions', 'null, or a duration from 1h', 'keep what people did so long'),
-      ('history', 'all, failures or off', 'attempts that are kept'),
-      ('crash_limit', '1 to 1000', 'stalled attempts in a row'),
-      ('on_crash_limit', 'fail or quarantine', 'what becomes of the task'),
-      ('max_map_elements', '1000 to 10000000', 'elements of a map at most'),
-      ('checkpoint_max', '1024 to 16777216', 'bytes of a checkpoint at most'),
-      ('run_in_input', 'true or false', 'other runtimes get the run''s input as run'),
-      ('events', 'followed or always', 'runs that PostgreSQL notifies')) as known (name, takes, means)
+  select known.name, coalesce(kept.value, known.preset),
+         case when known.words is not null
+              then regexp_replace(array_to_string(known.words, ', '), ', (\w+)$', ' or \1')
+              when known.lowest is not null then format('%s to %s', known.lowest, known.highest)
+              else 'null, or a duration from 1h' end,
+         known.means, kept.changed_by, kept.changed_at
+    from pgflowd._known_settings() as known
     left join pgflowd.settings as kept on kept.name = known.name
    order by known.name;
 $$;

@@ -1,9 +1,8 @@
 -- set_option(flow_slug, step_slug, option, value, actor): tunes an option of a flow (step '') or of one
 -- of its steps in the database, of all versions of the flow that have it; the code changes it no more
 -- until it says the same. null: it is unset, of a flow it has its default. It counts from the next
--- attempt, a limit from the next claim. Options are named as in shapes: maxAttempts, baseDelay, timeout;
--- of steps also startDelay, limit (the places of one that the code gives), crashLimit, onCrashLimit.
--- Returns the value before, of the newest. PF002 for an unknown flow or step, or one without a limit;
+-- attempt, a limit from the next claim. Options are named as in shapes, and listed by _options; of a
+-- limit it is the places of one that the code gives. Returns the value before, of the newest. PF002 for an unknown flow or step, or one without a limit;
 -- 22023 for an option or value that cannot be.
 -- Called by: `pgflowd flows set`, operators.   Locks: the flow's definition, what it changes; see
 -- refill_limits.

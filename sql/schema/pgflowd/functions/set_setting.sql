@@ -6,24 +6,15 @@ create or replace function pgflowd.set_setting(name text, value jsonb, actor tex
 returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   old jsonb := pgflowd.setting(set_setting.name);
-  fits boolean := case set_setting.name
-    when 'history' then set_setting.value in ('"all"', '"failures"', '"off"')
-    when 'crash_limit' then jsonb_typeof(set_setting.value) = 'number'
-                            and set_setting.value::numeric between 1 and 1000
-                            and set_setting.value::numeric % 1 = 0
-    when 'on_crash_limit' then set_setting.value in ('"fail"', '"quarantine"')
-    when 'max_map_elements' then jsonb_typeof(set_setting.value) = 'number'
-                                 and set_setting.value::numeric between 1000 and 10000000
-                                 and set_setting.value::numeric % 1 = 0
-    when 'checkpoint_max' then jsonb_typeof(set_setting.value) = 'number'
-                               and set_setting.value::numeric between 1024 and 16777216
-                               and set_setting.value::numeric % 1 = 0
-    when 'run_in_input' then set_setting.value in ('true', 'false')
-    when 'events' then set_setting.value in ('"followed"', '"always"')
-    when 'retention_completed' then pgflowd._is_retention(set_setting.value)
-    when 'retention_failed' then pgflowd._is_retention(set_setting.value)
-    when 'retention_actions' then pgflowd._is_retention(set_setting.value)
-  end;
+  fits boolean := (
+    select case when known.words is not null
+                then jsonb_typeof(set_setting.value) = jsonb_typeof(known.preset)
+                     and set_setting.value #>> '{}' = any (known.words)
+                when known.lowest is null then pgflowd._is_retention(set_setting.value)
+                else jsonb_typeof(set_setting.value) = 'number'
+                     and set_setting.value::numeric between known.lowest and known.highest
+                     and set_setting.value::numeric % 1 = 0 end
+      from pgflowd._known_settings() as known where known.name = set_setting.name);
 begin
   if fits is not true then
     raise exception 'setting % does not take %', set_setting.name,
