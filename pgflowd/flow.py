@@ -36,11 +36,10 @@ from typing import (
 from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
-from pgflowd.core.definition.lifespan import lifespan_problems
-from pgflowd.core.definition.limit import Limit
 from pgflowd.core.definition.options import (
     FlowOptions,
     JobOptions,
+    Limit,
     MapOptions,
     Owner,
     StepName,
@@ -49,7 +48,6 @@ from pgflowd.core.definition.options import (
     WaitOptions,
     option_names,
 )
-from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import (
@@ -58,6 +56,8 @@ from pgflowd.core.definition.spec import (
     FlowSpec,
     LifespanSpec,
     StepSpec,
+    in_order,
+    lifespan_problems,
 )
 from pgflowd.core.definition.typed_flow import with_codecs
 from pgflowd.core.definition.undo import undo_flow_of

@@ -25,9 +25,7 @@ from pgflowd.cli.lookup import (
     check_worker_word,
     flow_slugs,
 )
-from pgflowd.core.definition.limit import MAX_SLOTS
-from pgflowd.core.definition.option_values import TUNABLE
-from pgflowd.core.definition.options import OptionKind
+from pgflowd.core.definition.options import MAX_SLOTS, TUNABLE, OptionKind
 from pgflowd.core.lookup import LAST
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line

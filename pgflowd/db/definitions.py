@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pgflowd.core.definition.option_values import OptionValues, change_text
+from pgflowd.core.definition.options import OptionValues, change_text
 from pgflowd.core.definition.schedule import schedule_differences
 from pgflowd.core.definition.shape import Shape, changes_between, undoable
 from pgflowd.core.definition.versions import Code, unserved_steps

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.option_values import OptionValues
+from pgflowd.core.definition.options import OptionValues
 from pgflowd.core.definition.shape import Shape, changes_between
 from pgflowd.core.definition.versions import Code
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps

@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pgflowd.core.definition.arguments import arguments_for, undo_arguments
 from pgflowd.core.definition.plan import FlowPlan, plan_of
+from pgflowd.core.definition.schedule import labels_of, singleton_of
 from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec
-from pgflowd.core.definition.start_options import labels_of, singleton_of
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus

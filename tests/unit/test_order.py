@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.definition.order import cycles, in_order
+from pgflowd.core.definition.spec import cycles, in_order
 
 graphs = st.dictionaries(
     st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=3), max_size=8

@@ -20,8 +20,7 @@ from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, OPTION_VALUE
 from pgflowd.cli.problems import for_each, print_problems
 from pgflowd.cli.terminal.flow_view import print_comparison
-from pgflowd.core.definition.option_values import TUNABLE, OptionValues, option_text
-from pgflowd.core.definition.options import Owner
+from pgflowd.core.definition.options import TUNABLE, OptionValues, Owner, option_text
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.rules import missing_flows

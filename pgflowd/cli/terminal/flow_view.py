@@ -12,14 +12,15 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.schedule_view import schedule_lines
 from pgflowd.cli.terminal.screen import DASH, TableCell
-from pgflowd.core.definition.option_values import OptionValues, option_text
 from pgflowd.core.definition.options import (
     FOLLOWING,
     NUMBERS,
     Column,
     OptionKind,
+    OptionValues,
     Owner,
     option_cells,
+    option_text,
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of

@@ -21,7 +21,7 @@ from pgflowd.cli.terminal.texts import (
     folded_lines,
     safe_lines,
 )
-from pgflowd.core.definition.option_values import change_text
+from pgflowd.core.definition.options import change_text
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
 from pgflowd.core.documents.runs import TimelineEntry

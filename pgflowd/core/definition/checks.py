@@ -11,10 +11,8 @@ import re
 from collections.abc import Iterator
 
 from pgflowd.core.definition.options import Owner, option_names, option_problems
-from pgflowd.core.definition.order import cycles
-from pgflowd.core.definition.schedule import schedule_problems
-from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
-from pgflowd.core.definition.start_options import start_problems
+from pgflowd.core.definition.schedule import schedule_problems, start_problems
+from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec, cycles
 from pgflowd.core.definition.typed_flow import type_problems
 from pgflowd.core.definition.undo import undo_problems
 from pgflowd.core.suggest import did_you_mean

@@ -4,24 +4,94 @@ The options of flows, steps, maps and jobs: one row for each, and what is wrong 
 Checks, shapes, plans, comparisons and screens read the rows. So a new option is a row here, a key
 in the types below, and the SQL that obeys it, with its twin in `testing.engine`. Unset options
 reach the database as NULL, so that its defaults hold.
+
+A limit says how many tasks may be at work at once in the whole fleet.
+
+    limit=Limit(5)                                  five of this step
+    limit=Limit(1, key="run.customer")              one for each value in the run's input
+    limit=Limit(2, key="item.host", name="hosts")   shared by all steps, of any flow, with this name
+
+In a shape a limit is `{"slots", "name", "path"}`, the latter two only if they are given.
+
+An option has three values: in the code, when it was last deployed, and in the database. The last
+counts. The SQL's `compare_options` decides whether somebody has tuned it there, so that it stays,
+or the code's is to be written. Here are the texts about it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, StrEnum
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-from pgflowd.core.definition.limit import Limit, limit_fault, limit_text
 from pgflowd.core.definition.schedule import Schedule
-from pgflowd.core.json import encode
+from pgflowd.core.documents import Hidden, Named, shown
+from pgflowd.core.json import dumps, encode
 from pgflowd.core.needs import needs_fault
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import with_article
 from pgflowd.core.waiting import Time
 from pgflowd.errors import OutputError, Problem
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ROOTS = ("run", "item")
+MAX_SLOTS = 1_000_000
+MAX_KEY_CHARS = 500
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most so many tasks at once; with a key, so many for each value of it."""
+
+    slots: int
+    key: str | None = None  # a path into the run's input, or, of a map, into its element
+    name: str | None = None  # what steps with this name share; by default each step has its own
+
+    @property
+    def path(self) -> list[str] | None:
+        return None if self.key is None else self.key.split(".")
+
+
+def limit_fault(limit: object, *, is_map: bool) -> str | None:
+    """What is wrong with the limit of a step."""
+    if not isinstance(limit, Limit):
+        return "must be a Limit, such as Limit(5)"
+    slots, key, name = limit.slots, limit.key, limit.name
+    is_whole = isinstance(slots, int) and not isinstance(slots, bool)
+    if not is_whole or not 1 <= slots <= MAX_SLOTS:
+        return f"must have 1 to {MAX_SLOTS} slots"
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        return "must have a name of 1 to 64 letters, digits, '_', '.' or '-'"
+    if key is None:
+        return None
+    if not isinstance(key, str) or len(key) > MAX_KEY_CHARS or "\0" in key:
+        return f"must have a key of at most {MAX_KEY_CHARS} characters"
+    root, *rest = key.split(".")
+    if root not in _ROOTS or not all(rest):
+        return "must have a key that begins with 'run' or 'item', such as 'run.customer'"
+    if root == "item" and not is_map:
+        return "must have a key in the run's input: only a map has items"
+    return None
+
+
+def limit_json(limit: Limit) -> dict[str, Any]:
+    """The limit in a shape."""
+    whole = {"slots": limit.slots, "name": limit.name, "path": limit.path}
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def limit_text(limit: Mapping[str, Any] | None) -> str:
+    """A limit of a shape in a few words: `2 per item.host as hosts`."""
+    if not limit:
+        return "unset"
+    per = f" per {'.'.join(limit['path'])}" if limit.get("path") else ""
+    name = f" as {limit['name']}" if limit.get("name") else ""
+    return f"{limit['slots']}{per}{name}"
+
 
 MAX_INT = 2**31 - 1  # the largest int of SQL
 MODES = ("fail", "skip", "skip-cascade")
@@ -60,7 +130,7 @@ class OptionKind(Enum):
     FLAG = "flag"  # only flows that we make ourselves have it
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
     SCHEDULE = "schedule"  # when runs start (`core.definition.schedule`)
-    START = "start"  # what each start has from its input (`core.definition.start_options`)
+    START = "start"  # what each start has from its input (`core.definition.schedule`)
 
 
 class Column(StrEnum):
@@ -375,3 +445,88 @@ class UndoOptions(_TryOptions, total=False):
     needs: Sequence[str] | None
     limit: Limit | None  # without a key
     crash_limit: int | None  # then the task is quarantined
+
+
+_NAMES = {option.json_name: option.name for option in OPTIONS if option.json_name}
+_NAMES |= {"limitName": "name of the limit", "limitPath": "key of the limit"}
+TUNABLE = {option.name: option for option in OPTIONS if option.json_name and option.is_tunable}
+
+
+@dataclass(frozen=True)
+class OptionValues:
+    """An option of a flow, or of a step of it, whose three values are not all the same."""
+
+    step: Hidden[str]  # empty: of the flow
+    key: Hidden[str]  # in a shape
+    code: Annotated[Any, "its value in the code"]
+    deployed: Annotated[Any, "its value at the last deployment"]
+    database: Annotated[Any, "its value in the database, which counts"]
+    is_tuned: Annotated[bool, Named("tuned"), "whether somebody has tuned it"]
+    tuned_by: str | None = None
+    tuned_at: datetime | None = None
+
+    @property
+    @shown
+    def name(self) -> Annotated[str, Named("option"), "its name"]:
+        return _NAMES.get(self.key, self.key)
+
+    @property
+    @shown
+    def of_step(
+        self,
+    ) -> Annotated[
+        str | None, Named("step"), "the slug of the step; null for an option of the flow"
+    ]:
+        return self.step or None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the database has another value than the code."""
+        return bool(self.code != self.database)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next deployment changes or notes something."""
+        return not self.is_tuned or bool(self.code != self.deployed)
+
+    @property
+    def text(self) -> str:
+        """What differs, and what applies."""
+        code, known = option_text(self.code), option_text(self.database)
+        tuned = ""
+        if self.is_tuned and self.tuned_by and self.tuned_at:
+            tuned = f" (by {self.tuned_by}, {self.tuned_at:%Y-%m-%d %H:%M})"
+        values = f"{code} in the code, {known} in the database{tuned}"
+        return f"{self._prefix}{self.name} is {values}; the latter applies"
+
+    @property
+    def change(self) -> str:
+        """What becomes of it where the code's value is written."""
+        texts = {"step": self.step, "option": self.key}
+        return change_text({**texts, "before": self.database, "after": self.code})
+
+    def remedy(self, flow: str) -> str:
+        """What to do about it."""
+        if not self.is_tuned:
+            return f"run `pgflowd flows deploy {flow}`"
+        return f"`pgflowd flows deploy {flow} --take-code` writes that of the code"
+
+    @property
+    def _prefix(self) -> str:
+        return f"step {self.step}: " if self.step else ""
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """One of the changes that the SQL's `define` returns: `step a: timeout 20 → 25`."""
+    before, after = option_text(change["before"]), option_text(change["after"])
+    prefix = f"step {change['step']}: " if change["step"] else ""
+    return f"{prefix}{_NAMES.get(change['option'], change['option'])} {before} → {after}"
+
+
+def option_text(value: Any) -> str:
+    """The value of an option, as people read it."""
+    if value is None:
+        return "unset"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else dumps(value)

@@ -1,8 +1,13 @@
 """
-Reads a flow's shape into values that are easy to use.
+Reads a flow's shape into values that are easy to use, and evaluates the conditions of its steps.
 
 A shape is JSON and may leave things out. A plan has the steps in their order, each with its deps
 and dependents and with all options in force. The engine of `testing` and the screens read it.
+
+A condition asks whether a JSON document contains a pattern, as PostgreSQL's `jsonb @>` does. An
+object contains another if it has each key of the other, with a value that contains the other's
+value. An array contains another if each element of the other is contained in one of its elements;
+order and repetition do not count. Numbers are equal by value, and true is not 1.
 """
 
 from __future__ import annotations
@@ -77,3 +82,24 @@ def plan_of(shape: Mapping[str, Any]) -> FlowPlan:
             for index, (slug, step) in enumerate(zip(deps, shape["steps"], strict=True))
         }
     )
+
+
+def contains(document: Any, pattern: Any) -> bool:
+    """Return what `document @> pattern` gives for two containers or two scalars."""
+    if isinstance(pattern, dict):
+        return isinstance(document, dict) and all(
+            key in document and contains(document[key], value) for key, value in pattern.items()
+        )
+    if isinstance(pattern, list):
+        return isinstance(document, list) and all(
+            any(contains(element, wanted) for element in document) for wanted in pattern
+        )
+    return _same_scalar(document, pattern)
+
+
+def _same_scalar(one: Any, other: Any) -> bool:
+    if isinstance(one, dict | list):
+        return False
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other)

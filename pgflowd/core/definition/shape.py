@@ -4,7 +4,7 @@ The shape of a flow: its JSON, by which runtimes and the database compare flows.
 It has the form that the SQL's `_get_flow_shape` writes and `_create_flow_from_shape` reads. Steps
 are in topological order and deps sorted; unset options are absent, so that the SQL's defaults hold.
 `shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`. Options that differ
-are no difference of shapes: `core.definition.option_values` has them.
+are no difference of shapes: `core.definition.options` has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgflowd.core.definition.limit import limit_json
 from pgflowd.core.definition.options import (
     FOLLOWING,
     GATES,
@@ -22,11 +21,11 @@ from pgflowd.core.definition.options import (
     PATTERNS,
     Option,
     OptionKind,
+    limit_json,
 )
-from pgflowd.core.definition.schedule import schedules_json
-from pgflowd.core.definition.schemas import input_schema
+from pgflowd.core.definition.schedule import schedules_json, start_options_json
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
-from pgflowd.core.definition.start_options import start_options_json
+from pgflowd.core.definition.typed_flow import input_schema
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
 

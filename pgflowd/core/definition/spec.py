@@ -1,22 +1,30 @@
 """
-A flow as its author wrote it, before any check.
+A flow as its author wrote it, before any check, and the order of its steps.
 
 `flow.py` collects decorated handlers; their specs are made when all steps are known, since a dep
 may be given as the function of a step that is defined further down, or wrapped by a decorator.
 `core.definition.checks` finds what is wrong with a spec, and `core.definition.shape` writes it as
 JSON.
+
+Steps may be written in any order. `in_order` keeps that order as far as deps allow: the next step
+is always the first written step whose deps are all placed. So a flow written top down keeps its
+order, which other runtimes compare by position.
+
+The lifespan of a flow is a generator function without arguments, one for each flow.
 """
 
 from __future__ import annotations
 
+import heapq
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.options import OptionKind, Owner, options_of
 from pgflowd.core.typed.annotations import annotations_of
 from pgflowd.core.undo import part_of
+from pgflowd.errors import Problem
 
 if TYPE_CHECKING:
     from pgflowd.core.typed.codec import StepCodec
@@ -211,3 +219,64 @@ def _parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
         )
         for parameter in parameters
     )
+
+
+def in_order(deps: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the names in a topological, stable order, without those on or after a cycle.
+
+    `deps` maps each name to the names it depends on, in the order of writing. Deps that are not
+    keys of it are ignored.
+    """
+    written = {name: index for index, name in enumerate(deps)}
+    missing = {name: {dep for dep in its if dep in written} for name, its in deps.items()}
+    dependents: dict[str, list[str]] = {name: [] for name in written}
+    for name, its in missing.items():
+        for dep in its:
+            dependents[dep].append(name)
+    ready = [(index, name) for name, index in written.items() if not missing[name]]
+    order = []
+    while ready:
+        _, name = heapq.heappop(ready)
+        order.append(name)
+        for other in dependents[name]:
+            missing[other].discard(name)
+            if not missing[other]:
+                heapq.heappush(ready, (written[other], other))
+    return order
+
+
+def cycles(deps: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return one cycle for each group of steps that depend on each other.
+
+    A cycle begins with the name written first; `[a, b]` reads: a depends on b, and b on a.
+    """
+    left, found, written = dict(deps), [], list(deps)
+    while unplaced := left.keys() - set(in_order(left)):
+        path = [next(name for name in written if name in unplaced)]
+        # each unplaced name depends on another, so the path comes back to itself
+        while (dep := min(set(left[path[-1]]) & unplaced)) not in path:
+            path.append(dep)
+        cycle = path[path.index(dep) :]
+        first = cycle.index(min(cycle, key=written.index))
+        found.append(cycle[first:] + cycle[:first])
+        left = {name: its for name, its in left.items() if name not in cycle}
+    return found
+
+
+def lifespan_problems(
+    flow: str, function: Any, name: str, place: str, earlier: LifespanSpec | None
+) -> Iterator[Problem]:
+    """What is wrong with a function that is decorated as the lifespan of a flow."""
+    what = f"flow {flow}: the lifespan {name}"
+    if earlier is not None:
+        text = f"{what} is the second one; {earlier.name} is at {earlier.place}"
+        yield Problem("E209", text, place, "let one of them do both")
+    if not (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
+        text = f"{what} is not a generator function"
+        remedy = "write a function, def or async def, that yields once what ctx.resources is to be"
+        yield Problem("E209", text, place, remedy)
+        return
+    parameters = inspect.signature(function).parameters.values()
+    if needed := [each.name for each in parameters if each.default is each.empty]:
+        text = f"{what} has the parameter {needed[0]}, and is called without arguments"
+        yield Problem("E209", text, place, "let it read what it needs by itself")

@@ -1,5 +1,5 @@
 """
-The types of a flow: what is wrong with its annotations, and its codecs.
+The types of a flow: what is wrong with its annotations, its codecs and its JSON Schemas.
 
 An annotation that names a shape is decoded, unless the flow says `decode=False`; any other one is a
 note. A step whose output does not fit what another step takes is an error (E217) where that is
@@ -8,15 +8,16 @@ decoded, since each run would fail there; of a note it is a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pgflowd.core.definition.spec import ITEM, FlowSpec, StepSpec
+from pgflowd.core.definition.spec import ITEM, RUN, FlowSpec, StepSpec
+from pgflowd.core.json import as_stored
 from pgflowd.core.typed.annotations import contents, type_name
-from pgflowd.core.typed.codec import OUTPUT, faults_of, step_codec
+from pgflowd.core.typed.codec import OUTPUT, Codec, codec_of, faults_of, step_codec
 from pgflowd.core.typed.comparison import misfit
-from pgflowd.errors import Problem
+from pgflowd.errors import OutputError, Problem
 
 
 class _Handler(NamedTuple):
@@ -106,3 +107,48 @@ def _misfit(
     text = f"{handler.name}: {wants}, but step {producer} returns {type_name(given)}"
     text += f": {why}"
     yield Problem("E217" if is_decoded else "W217", text, handler.place)
+
+
+Schema = dict[str, Any]
+_DEFS = "#/$defs/"
+
+
+def input_schema(flow: FlowSpec) -> Schema | None:
+    """What a run takes, by all handlers that take it; None if none of them says so by a shape."""
+    found: list[Codec] = []
+    for step in flow.steps:
+        if step.codec is None or step.undoes is not None:  # which takes the input of another run
+            continue
+        of_run = step.codec.parameters.get(RUN)
+        of_item = step.codec.parameters.get(ITEM) if step.is_map and not step.deps else None
+        if of_item is not None:
+            of_item = codec_of(list[of_item.annotation])  # type: ignore[name-defined]
+        found += [each for each in (of_run, of_item) if each and each not in found]
+    return _all_of(found) if found else None
+
+
+def step_schemas(step: StepSpec) -> dict[str, Any]:
+    """What a step takes, by parameters, and what it returns; none for a note."""
+    if step.codec is None:
+        return {"parameters": {}, "output": None}
+    parameters = {name: _all_of([codec]) for name, codec in step.codec.parameters.items()}
+    output = step.codec.output
+    return {"parameters": parameters, "output": output and _all_of([output], of_output=True)}
+
+
+def _all_of(codecs: Iterable[Codec], *, of_output: bool = False) -> Schema | None:
+    """One schema for what fits all of these; None if one of them has none."""
+    schemas: list[Schema] = []
+    defs: Schema = {}
+    for number, codec in enumerate(codecs):
+        prefix = f"{number}_" if number else ""
+        schema = codec.schema(f"{_DEFS}{prefix}", of_output=of_output)
+        if schema is None:
+            return None
+        defs |= {f"{prefix}{name}": each for name, each in schema.pop("$defs", {}).items()}
+        schemas.append(schema)
+    whole = schemas[0] if len(schemas) == 1 else {"allOf": schemas}
+    try:
+        return dict(as_stored(whole | ({"$defs": defs} if defs else {})))
+    except OutputError:  # a default that JSON does not have
+        return None

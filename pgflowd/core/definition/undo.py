@@ -16,9 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.definition.limit import Limit
-from pgflowd.core.definition.options import NUMBERS, OF_RUNS, Owner, option_problems
-from pgflowd.core.definition.order import in_order
+from pgflowd.core.definition.options import NUMBERS, OF_RUNS, Limit, Owner, option_problems
 from pgflowd.core.definition.spec import (
     CTX,
     ITEM,
@@ -27,6 +25,7 @@ from pgflowd.core.definition.spec import (
     Parameter,
     StepSpec,
     UndoSpec,
+    in_order,
 )
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.undo import LIST_PREFIX, PREFIX

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pgflowd.core.definition.option_values import OptionValues
-from pgflowd.core.definition.options import FOLLOWING, Column, option_cells
+from pgflowd.core.definition.options import FOLLOWING, Column, OptionValues, option_cells
 from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.documents import Hidden, Inline
 from pgflowd.core.documents.flows import (

@@ -12,7 +12,7 @@ from support.covers import covers
 from support.leases import LeaseDatabase, Row
 
 from pgflowd import Flow
-from pgflowd.core.definition.start_options import labels_of, singleton_of, title_of
+from pgflowd.core.definition.schedule import labels_of, singleton_of, title_of
 
 OPTIONS: dict[str, Any] = {
     "title": "{run.customer}: {run.items[0]}",
