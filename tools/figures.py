@@ -40,7 +40,7 @@ ENGINE_ROOM = (  # what can lose or double a task
     "pgflowd/host/signals",
 )
 ENGINE_SQL = ["claim", "report", "heartbeat", "sweep", "_free"]
-GENERATED_PAGES = ["commands", "config", "documents", "metrics", "python-api", "sql", "verbs"]
+GENERATED_PAGES = ["commands", "config", "log-fields", "metrics", "python-api", "sql", "verbs"]
 
 Import = (ast.Import, ast.ImportFrom)
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)

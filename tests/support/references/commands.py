@@ -3,90 +3,88 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 
 import click
 
 from pgflowd.cli.groups import Command
 from pgflowd.cli.main import cli
-from support.references.markdown import MADE, WIDTH, code, item, page, paragraph
+from support.references.markdown import MADE, code, item, page, paragraph, prose, table
 
 _ABOUT = f"""\
-Each command has its help with `-h`, which is what stands here. [For programs](programs.md) has
-the words of arguments, such as RUN and DUR, and the exit codes; `pgflowd docs --schema runs-list`
-prints the JSON Schema of what `pgflowd runs list --json` prints, and so on. {MADE}"""
+`pgflowd COMMAND -h` says what each option means, and more, with examples. [For
+programs](programs.md) has the words of arguments, such as RUN and DUR, and the exit codes;
+`pgflowd docs --schema runs-list` prints the JSON Schema of what `pgflowd runs list --json`
+prints, and so on. {MADE}"""
+_TITLES = ("command", "does", "options")
 _EVERYWHERE = "These work before and after every command:"
 
 
 def commands_page() -> str:
     context = click.Context(cli, info_name="pgflowd")
-    own = [_option(each) for each in cli.params if isinstance(each, click.Option)]
+    commands = _below(cli, context)
+    groups = [each for each in commands if isinstance(each, click.Group)]
+    own = [each for each in cli.params if isinstance(each, click.Option)]
     parts = [
         paragraph(_ABOUT),
-        "## All commands",
-        "\n".join(
-            item(f"[{each.name}](#{each.name}): {each.help}") for each in cli.entries.values()
-        ),
         "## Options of every command",
         paragraph(_EVERYWHERE),
-        "\n".join(own),
+        "\n".join(item(f"{_called(each)}: {each.help}") for each in own),
+        "## All commands",
+        _table(commands, context),
     ]
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        parts += _section(command, context, 2)
+    for group in groups:
+        inner = click.Context(group, info_name=group.name, parent=context)
+        about = inspect.cleandoc(group.help or "").partition("\n\n\b")[0]
+        parts += [f"## {group.name}", paragraph(about), _table(_below(group, inner), inner)]
     return page("Commands", *parts)
 
 
-def _section(command: click.Command, parent: click.Context, level: int) -> Iterator[str]:
-    """The parts of a command, and of those below it."""
-    context = click.Context(command, info_name=command.name, parent=parent)
-    words = context.command_path.removeprefix("pgflowd ")
-    yield f"{'#' * level} {words}"
-    yield _usage(command, context)
-    text, examples = _help(command)
-    yield from map(paragraph, text)
-    assert isinstance(command, Command)
-    options = [
+def _below(group: click.Group, context: click.Context) -> list[Command]:
+    found = [group.get_command(context, name) for name in group.list_commands(context)]
+    return [each for each in found if isinstance(each, Command)]
+
+
+def _table(commands: list[Command], context: click.Context) -> str:
+    return table(
+        _TITLES,
+        [
+            [_name(each, context), prose(_first(each)), ", ".join(map(_called, _options(each)))]
+            for each in commands
+        ],
+    )
+
+
+def _name(command: Command, context: click.Context) -> str:
+    """A command with its arguments; a group leads to its own part of the page."""
+    if isinstance(command, click.Group):
+        return f"[{command.name}](#{command.name})"
+    pieces = command.collect_usage_pieces(click.Context(command, parent=context))
+    return code(" ".join([str(command.name), *_piped(" ".join(pieces[1:])).split()]))
+
+
+def _options(command: Command) -> list[click.Option]:
+    return [
         each
         for each in command.params
         if isinstance(each, click.Option) and not each.hidden and each not in command.global_options
     ]
-    if options:
-        yield "\n".join(map(_option, options))
-    if examples:
-        yield "\n".join(["```console", *(f"$ {line}" for line in examples), "```"])
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from _section(inner, context, level + 1)
 
 
-def _usage(command: click.Command, context: click.Context) -> str:
-    pieces = " ".join(command.collect_usage_pieces(context))
-    line = f"{context.command_path} {pieces}"
-    assert len(line) <= WIDTH
-    return f"```text\n{line}\n```"
-
-
-def _help(command: click.Command) -> tuple[list[str], list[str]]:
-    """The paragraphs of the help, and the lines of its example."""
-    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    texts = [each for each in paragraphs if not each.startswith("\b")]
-    (example,) = [each for each in paragraphs if each.startswith("\b")] or [""]
-    lines = example.removeprefix("\b\n").removeprefix("Example:").splitlines()
-    return texts, [line.strip() for line in lines]
-
-
-def _option(option: click.Option) -> str:
-    names = ", ".join(option.opts)
-    value = "" if option.is_flag else f" {_metavar(option)}"
-    help = (option.help or "").rstrip(".")
-    return item(f"{code(names + value)}: {help}.")
+def _called(option: click.Option) -> str:
+    value = "" if option.is_flag else f" {_piped(_metavar(option))}"
+    return code(f"{', '.join(option.opts)}{value}")
 
 
 def _metavar(option: click.Option) -> str:
     if option.metavar is None and isinstance(option.type, click.Choice):
         return "|".join(map(str, option.type.choices))
     return option.metavar or option.type.name.upper()
+
+
+def _piped(text: str) -> str:
+    """A choice of words, as a cell of a table can have it."""
+    return text.replace(" | ", "/").replace("|", "/")
+
+
+def _first(command: Command) -> str:
+    return inspect.cleandoc(command.help or "").partition("\n\n")[0]

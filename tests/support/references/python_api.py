@@ -27,14 +27,16 @@ from support.references.markdown import MADE, block, code, item, page, paragraph
 _ABOUT = f"""\
 All names are imported from `pgflowd`; those for tests from `pgflowd.testing`. They are typed.
 What is not listed may change in any release. {MADE}"""
-_PARTS: dict[str, tuple[str, list[str]]] = {  # what stands first, and the names
+_PARTS: dict[str, tuple[str, list[str], str]] = {  # first, the names, heading of the small ones
     "Define flows": (
         "[Flows](../guides/flows.md) shows how.",
         ["Flow", "job", "Schedule", "Limit"],
+        "Jobs, schedules, limits",
     ),
     "In handlers": (
         "[Handlers](../guides/handlers.md) says what they may do.",
         ["Context", "Fail", "RetryAfter", "Suspended", "ChildRun", "Undo"],
+        "Exceptions and values",
     ),
     "Start and follow runs": (
         "[Start runs](../guides/start-runs.md) shows how.",
@@ -54,12 +56,16 @@ _PARTS: dict[str, tuple[str, list[str]]] = {  # what stands first, and the names
             "ListedFlow",
             "ListedDaemon",
         ],
+        "What clients return",
     ),
 }
 _OPTIONS = [
     options.FlowOptions, options.StepOptions, options.MapOptions, options.WaitOptions,
     options.JobOptions, options.UndoOptions,
 ]  # fmt: skip
+_OF_OPTIONS = """\
+`StepOptions` are those of a step, and so on. What both a flow and its steps take is, in the flow,
+the default of all its steps. The `timeout` of a step that waits is that of the wait."""
 _TESTS = "[Tests](../guides/testing.md) shows how."
 _FIXTURES = [plugin.pgflow_server, plugin.pgflow_db, plugin.pgflow_daemon]
 _NOT_MADE = {"Context", "Suspended"}  # by users
@@ -71,53 +77,58 @@ _ONLY_OURS = {"to_json", "spec", "shape", "written", "steps", "path", "full_name
 
 def api_page() -> str:
     parts = [paragraph(_ABOUT)]
-    for title, (first, names) in _PARTS.items():
+    for title, (first, names, others) in _PARTS.items():
         parts += [f"## {title}", paragraph(first)]
-        for name in names:
-            parts += _entry(name, getattr(pgflowd, name))
+        parts += _entries({name: getattr(pgflowd, name) for name in names}, others)
         if title == "Define flows":
-            for each in _OPTIONS:
-                parts += _fields(each)
+            parts += ["### Options", paragraph(_OF_OPTIONS), _options()]
         if title.startswith("Start"):
-            parts += [*_fields(Wishes), *_fields(RunsWanted)]
+            parts += [*_keywords(Wishes), *_keywords(RunsWanted)]
     parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
     parts += ["## Test flows", paragraph(_TESTS)]
-    for name in pgflowd.testing.__all__:
-        parts += _entry(name, getattr(pgflowd.testing, name))
+    parts += _entries({name: getattr(pgflowd.testing, name) for name in pgflowd.testing.__all__})
     parts += ["### Fixtures of pytest", "\n".join(map(_fixture, _FIXTURES))]
-    parts += _entry("ScratchDatabase", ScratchDatabase)
+    parts += _entries({"ScratchDatabase": ScratchDatabase})
     return page("The Python API", *parts)
 
 
-def listed_names() -> set[str]:
-    """The names of `pgflowd` that the page has."""
-    return {name for _, names in _PARTS.values() for name in names} | set(_error_names())
+def _entries(named: dict[str, Any], others: str = "") -> Iterator[str]:
+    """Each class that has methods; then a list of functions and of classes with fields alone."""
+    small = [name for name, value in named.items() if not _methods(value)]
+    for name, value in named.items():
+        if name in small:
+            continue
+        called, fields = _called(name, value), [item(each) for each in _fields(value)]
+        yield from (f"### {name}", block(called) if called != name else "", paragraph(_doc(value)))
+        yield from ("\n".join(fields), "Methods:" if fields else "")
+        yield "" if name == "AsyncClient" else "\n".join(_methods(value))
+    yield f"### {others}" if others else ""
+    yield "\n".join(_line(name, named[name]) for name in small)
 
 
-def _entry(name: str, value: Any) -> Iterator[str]:
-    yield f"### {name}"
+def _line(name: str, value: Any) -> str:
+    """A function; or a class, with its fields in one sentence."""
     if not inspect.isclass(value):
-        yield block(_signature(name, [_parsed(value)]))
-        yield paragraph(_doc(value))
-        return
-    functions = {} if name == "AsyncClient" else _functions(value)
-    if "__init__" in functions and name not in _NOT_MADE:
-        yield block(_signature(name, functions["__init__"]))
-    yield paragraph(_doc(value))
-    above = [each.__name__ for each in value.__bases__ if each.__name__ in pgflowd.__all__]
-    if above:
-        yield paragraph(f"It has all of {code(above[0])}, and:")
-    attributes = [*_annotated(value, skip_bases=bool(above)), *_properties(functions)]
-    if attributes:
-        yield "\n".join(attributes)
-    methods = [
-        item(f"{code(_signature(each, written))}: {_doc_of(written)}")
-        for each, written in functions.items()
-        if not _is_property(written) and not each.startswith("_") and _doc_of(written)
+        return item(f"{code(_signature(name, [_parsed(value)]))}: {_doc(value)}")
+    fields = ", ".join(_fields(value))
+    has = f" It has {fields}." if fields else ""
+    return item(f"{code(_called(name, value))}: {_doc(value)}{has}")
+
+
+def _called(name: str, cls: type) -> str:
+    """A class with what makes an object of it, if users do so."""
+    functions = _functions(cls)
+    is_made = "__init__" in functions and name not in _NOT_MADE
+    return _signature(name, functions["__init__"]) if is_made else name
+
+
+def _methods(value: Any) -> list[str]:
+    functions = _functions(value) if inspect.isclass(value) else {}
+    return [
+        item(f"{code(_signature(name, written))}: {_doc_of(written)}")
+        for name, written in functions.items()
+        if not _is_property(written) and not name.startswith("_") and _doc_of(written)
     ]
-    if methods:
-        yield from ["Methods:"] if attributes else []
-        yield "\n".join(methods)
 
 
 def _functions(cls: type) -> dict[str, list[Function]]:
@@ -134,25 +145,46 @@ def _is_property(written: list[Function]) -> bool:
     return bool(names & {"property", "cached_property"})
 
 
-def _properties(functions: dict[str, list[Function]]) -> Iterator[str]:
-    for name, written in functions.items():
+def _fields(cls: type) -> Iterator[str]:
+    """The fields and properties of a class, without those of a public class that it extends."""
+    above = [each.__name__ for each in cls.__bases__ if each.__name__ in pgflowd.__all__]
+    own = _own_comments(cls)
+    yield from (f"all of {code(each)}" for each in above)
+    for name, (kind, comment) in _comments(cls).items():
+        if name in own or not above:
+            yield _field(f"{name}: {kind}", comment)
+    for name, written in _functions(cls).items():
         returns = written[0].returns
         if _is_property(written) and returns is not None and not name.startswith("_"):
-            yield item(_said(code(f"{name}: {ast.unparse(_bare(returns))}"), _doc_of(written)))
+            yield _field(f"{name}: {ast.unparse(_bare(returns))}", _doc_of(written))
 
 
-def _annotated(cls: type, *, skip_bases: bool = False) -> Iterator[str]:
-    """The fields of a class and of those that it extends, with the comments behind them."""
-    own = _own_comments(cls)
-    for name, (kind, comment) in _comments(cls).items():
-        if name in own or not skip_bases:
-            yield item(_said(code(f"{name}: {kind}"), comment))
+def _field(what: str, means: str) -> str:
+    return f"{code(what)} ({means.removesuffix('.')})" if means else code(what)
 
 
-def _fields(cls: type) -> Iterator[str]:
+def _keywords(cls: type) -> Iterator[str]:
     yield f"### {cls.__name__}"
     yield paragraph(_doc(cls))
-    yield "\n".join(_annotated(cls))
+    yield "\n".join(
+        item(f"{code(f'{name}: {kind}')}: {means}")
+        for name, (kind, means) in _comments(cls).items()
+    )
+
+
+def _options() -> str:
+    """Each option, what takes it, and what it means there."""
+    takers: dict[tuple[str, str], list[str]] = {}
+    for cls in _OPTIONS:
+        for name, (kind, means) in _comments(cls).items():
+            option = f"{name}: {kind.removesuffix(' | None')}"
+            taker = cls.__name__.removesuffix("Options").lower()
+            takers.setdefault((option, means), []).append(taker)
+    rows = [
+        [code(option.replace("|", "or")), ", ".join(all_of), prose(means)]
+        for (option, means), all_of in takers.items()
+    ]
+    return table(("option", "of a", "means"), rows)
 
 
 def _comments(cls: type) -> dict[str, tuple[str, str]]:
@@ -160,7 +192,7 @@ def _comments(cls: type) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     known = {
         name: comment
-        for each in reversed([cls, *_OPTIONS])
+        for each in reversed([cls, *_OPTIONS] if cls in _OPTIONS else [cls])
         for base in reversed(_bases(each))
         for name, (_, comment) in reversed(_own_comments(base).items())
         if comment
@@ -257,10 +289,6 @@ def _doc(value: Any) -> str:
 def _doc_of(written: list[Function]) -> str:
     found = (ast.get_docstring(each) for each in written)
     return " ".join(next(filter(None, found), "").split())
-
-
-def _said(what: str, text: str) -> str:
-    return f"{what}: {text}" if text else what
 
 
 def _fixture(fixture: Any) -> str:

@@ -10,7 +10,7 @@ from pgflowd.db.errors import OURS
 from pgflowd.errors import TITLES
 from pgflowd.resources import shipped
 from support.error_examples import PAGES
-from support.references.markdown import MADE, block, code, item, page, paragraph, prose, table
+from support.references.markdown import MADE, code, item, page, paragraph, prose, table
 
 _ABOUT = f"""\
 Functions of schema `pgflowd` for applications and tools in any language, as SQL calls them. A
@@ -114,13 +114,18 @@ def sql_page() -> str:
     ]
     parts = [paragraph(_ABOUT), "## Roles", "\n".join(_roles())]
     parts += ["## Start, change, follow", paragraph(_CHANGES)]
+    by_roles = dict[tuple[str, ...], list[SqlFunction]]()
     for each in changing:
-        parts += _described(each)
+        by_roles.setdefault(tuple(each.roles), []).append(each)
+    for roles, functions in by_roles.items():
+        parts += [
+            f"### For {' and '.join(map(code, roles))}",
+            "\n".join(map(_described, functions)),
+        ]
     parts += ["## Workers in SQL", paragraph(_OF_WORKERS)]
     parts.append(f"```sql\n{_EXAMPLE}```")
     parts.append(paragraph(_HEARS))
-    for each in ours:
-        parts += _described(each)[:-1] if each.name in _WORKER else []
+    parts.append("\n".join(map(_described, (each for each in ours if each.name in _WORKER))))
     parts += ["## Read", paragraph(_READS), "\n".join(map(_listed, reading))]
     parts += ["## The core", paragraph(_CORE), "\n".join(map(_listed, core))]
     rows = [
@@ -142,10 +147,9 @@ def _roles() -> list[str]:
     return [item(f"{code(name)} {said[name].replace('--', '')}") for name in _ROLES]
 
 
-def _described(function: SqlFunction) -> list[str]:
+def _described(function: SqlFunction) -> str:
     returns = f" -> {function.returns}" if function.returns else ""
-    who = f"For {', '.join(map(code, function.roles))}."
-    return [f"### {function.name}", block(function.call + returns), paragraph(function.says), who]
+    return item(f"{code(function.call + returns)}: {function.says}")
 
 
 def _listed(function: SqlFunction) -> str:
