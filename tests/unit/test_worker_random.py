@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.covers import covers
 from support.engine import MAIN, SECOND, Engine
@@ -540,9 +540,17 @@ def test_hold_in_every_life(
     live(World(pace_s, is_failing, replace(OPTIONS, sleep_after_s=sleep_after_s)), life)
 
 
+# cancelled while its runner completes it by itself, with its result on the way
+RECORDED_AT_THE_END = [
+    *[(0, 0.0, False)] * 23, (91, 0.0, False), (3, 0.0, False), (3, 0.6, True), (3, 0.0, False),
+    (108, 0.0, False), (0, 0.6, False), (65, 0.0, False),
+]  # fmt: skip
+
+
 @covers("rule 58", "rule 59", "G3")
 @settings(max_examples=250, deadline=None)
 @given(lives, paces, st.booleans())
+@example(RECORDED_AT_THE_END, 1.0, False)
 def test_hold_in_every_life_of_tasks_that_share_runners(
     life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool
 ):

@@ -339,7 +339,8 @@ def report_of_end(
     if cause is EndCause.STOP:
         return assigned.timed(assigned.given_back("the worker stops"), transition.now)
     if cause in (EndCause.CANCELLED, EndCause.LOST) and assigned.returned is not None:
-        return assigned.timed(assigned.returned, transition.now)
+        returned = replace(assigned.returned, may_be_recorded=assigned.is_committing)
+        return assigned.timed(returned, transition.now)
     if cause is EndCause.LOST:
         text = "another worker has the task now; its runner was killed"
         run_log.dropped(transition, assigned.given_back(text), text)
