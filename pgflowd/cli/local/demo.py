@@ -15,15 +15,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn, TypedDict
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 import click
 import psycopg
 
 from pgflowd import __version__
-from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.groups import Command
+from pgflowd.cli.app import App
 from pgflowd.cli.local.children import (
     DaemonNotUp,
     daemon,
@@ -67,36 +66,8 @@ NEXT_RUN_S = 5.0  # who opens the dashboard then soon sees a run move
 BAR_WIDTH = 20  # characters
 
 
-class DemoRun(TypedDict):
-    flow: str
-    run_id: UUID
-    status: Annotated[RunStatus, "how it ended"]
-    took_s: Annotated[float, "how long it took"]
-    output: Annotated[Any, "its output"]
-
-
-class Demo(TypedDict):
-    """What the demo did."""
-
-    pgflowd: str
-    postgresql: str
-    directory: str
-    dsn: Annotated[str, "the URL of the database"]
-    runs: Annotated[list[DemoRun], "the runs of the examples"]
-    tasks: Annotated[int, "how many tasks there were"]
-    retries: Annotated[int, "how many attempts were retries"]
-
-
-@click.command(cls=Command, prints=Demo)
-@click.option("--once", is_flag=True, help="End when all runs have ended, not at Ctrl-C.")
-@click.option("--keep", is_flag=True, help="Keep the data at the end.")
-@pass_app
-def demo(app: App, once: bool, keep: bool) -> None:
-    """Run example flows on a PostgreSQL of their own.
-
-    \b
-    Example: pgflowd demo --once
-    """
+def run_demo(app: App, *, once: bool, keep: bool) -> None:
+    """Run the examples until Ctrl-C, or `once`; `keep` the data."""
     if app.flag_database_url is not None:
         raise click.UsageError(OWN_SERVER)
     # variables of pgflowd and libpq are for a project or its database

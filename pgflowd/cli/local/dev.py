@@ -29,9 +29,8 @@ from typing import IO, Any
 import click
 
 from pgflowd import __version__
-from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import socket_path
-from pgflowd.cli.groups import Command
 from pgflowd.cli.local.children import (
     STOP_TIMEOUT_S,
     DaemonNotUp,
@@ -46,7 +45,6 @@ from pgflowd.cli.local.children import (
 )
 from pgflowd.cli.local.dev_watch import Changes, Project, follow_changes
 from pgflowd.cli.local.new import TEMPLATES
-from pgflowd.cli.params import NumberParam
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.failure import last_calls
@@ -70,27 +68,10 @@ _RUN_EVENTS = {
 _REDUNDANT = {"step.failed", "child.exited"}  # other records have the same facts and more
 
 
-@click.command(cls=Command)
-@click.option(
-    "--port", type=NumberParam(1024, 65535), metavar="PORT", help="The port of PostgreSQL."
-)
-@click.option("--no-reload", is_flag=True, help="Do not watch the files.")
-@click.option("--ephemeral", is_flag=True, help="Delete the data at the end.")
-@click.option("--reset", is_flag=True, help="Delete existing data first.")
-@pass_app
-def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: bool) -> None:
-    """Serve this project while you change it, on a PostgreSQL of its own.
-
-    Prints runs and the output of their handlers; with -v the whole log of the daemon. A change
-    of a flow reloads the daemon. A flow whose steps have changed is recreated, and its runs are
-    deleted; on a terminal it asks once whether to make it the next version instead. The url of
-    the config and variables of libpq such as PGHOST are ignored. With --database-url it serves on
-    that database, where it installs the schema, starts no server and recreates no flow.
-
-    \b
-    Example: pgflowd dev
-             pgflowd dev --database-url postgresql://localhost/shop_dev
-    """
+def serve_project(
+    app: App, port: int | None, *, no_reload: bool, ephemeral: bool, reset: bool
+) -> None:
+    """Serve the project of the working directory until Ctrl-C."""
     if not app.settings.file and (problems := missing_flows(app.settings, "pgflowd.toml")):
         raise ConfigError(problems)  # no project: a server and its data would be of no use
     began_at = time.monotonic()
