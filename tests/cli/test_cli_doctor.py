@@ -92,8 +92,9 @@ def test_what_was_changed_by_hand_is_named(here, shop):
     ended = here("doctor", "schema")
 
     assert ended.code == 1
-    assert "✖ objects       E302  function pgflow.start_flow(text,jsonb,uuid) differs" in ended.out
-    assert "→ run `pgflowd db migrate`" in ended.out
+    assert "✖ schema        E307  the functions of schema pgflow are not this" in ended.out
+    assert "function pgflow.start_flow(text,jsonb,uuid)" in ended.out
+    assert "→ run `pgflowd db migrate --adopt`" in ended.out
 
 
 def test_each_finding_is_one_line(here, careless):

@@ -47,7 +47,7 @@ def test_the_command_knows_its_version(empty: Path):
 
 
 def test_the_command_shows_its_documentation(empty: Path):
-    assert run(empty / "pgflowd", "docs", "waits").startswith("Waits\n")
+    assert run(empty / "pgflowd", "docs", "waits").startswith("# Waits\n")
 
 
 def test_the_command_shows_its_settings(empty: Path):

@@ -96,7 +96,7 @@ class Grown(LeaseDatabase):
     """Flows `f` and `rare`, one worker of both, and work of theirs."""
 
     def __init__(self, dsn: str) -> None:
-        super().__init__(dsn, "own", "all")
+        super().__init__(dsn, "all")
         self.do("select pgflow.create_flow('f', 3, 0, 60)")
         self.do("select pgflow.create_flow('rare')")
         self.do("select pgflow.add_step('rare', 'a')")

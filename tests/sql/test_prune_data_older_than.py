@@ -133,7 +133,7 @@ def test_a_worker_that_a_task_names_goes_and_the_task_names_none(suite, runs):
 def test_retention_leaves_a_worker_that_a_task_names(suite, runs):
     suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
 
-    suite.do("select pgflowd._prune_workers(now() - interval '5 days')")
+    suite.do("select pgflow._prune_workers(now() - interval '5 days')")
 
     assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")
 

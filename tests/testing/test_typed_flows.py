@@ -222,16 +222,13 @@ def test_a_handler_may_take_all_as_one_and_return_a_coroutine() -> None:
     assert [each["price"] for each in run.output["both"]] == [1.0, 1.0]
 
 
-def test_names_that_cannot_be_resolved_make_a_note_and_a_warning() -> None:
+def test_an_annotation_that_cannot_be_resolved_is_a_note() -> None:
     flow = Flow("names")
 
     @flow.step
     def first(run: Oder, ctx: Contxt) -> Sequence[int]: ...  # noqa: F821
 
-    assert [str(each).partition("first: ")[2] for each in flow.check()] == [
-        "cannot resolve annotation 'Oder'; did you mean 'Order'?",
-        "cannot resolve annotation 'Sequence[int]'; import Sequence from typing",
-    ]
+    assert flow.check() == []
     assert flow.steps["first"].codec is None
 
 

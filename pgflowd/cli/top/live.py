@@ -42,6 +42,7 @@ from pgflowd.core.verbs import Target
 
 EVERY_S = 2.0  # between two reads; longer where they take long
 SHARE = 5  # at most a fifth of the time is spent reading
+SCROLLING = ("up", "down", "pageup", "pagedown", "home", "end", *"jkgG")  # keys of the help
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _KEYS = {"Enter": "enter", "Esc": "escape", "Space": "space", "/": "slash", "?": "question_mark"}
 _MOVES: list[BindingType] = [
@@ -466,7 +467,7 @@ class Help(Screen[None]):
         event.stop()
         if event.key == "q":
             self.app.exit(ExitCode.OK)
-        elif event.key not in ("up", "down", "pageup", "pagedown", "home", "end", *"jkgG"):
+        elif event.key not in SCROLLING:
             event.prevent_default()
             if self.app.screen is self:  # else the key before has left it
                 self.dismiss()

@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from pgflowd.resources import shipped
+from pgflowd.resources import schema_version, shipped
 
 SERVERS = range(15, 19)  # the major versions of PostgreSQL that the SQL is tested on
 KINDS = ("types", "tables", "functions", "views", "triggers")
@@ -101,6 +101,7 @@ def checksum(files: list[SqlFile]) -> str:
 
 def read_all() -> None:
     """Read every file now; later calls of this process and its forks read none."""
+    schema_version()
     for path in (*_paths(), "schema/order.txt"):
         _text(path)
 
