@@ -2,7 +2,8 @@
 The checks of the chaos of schedules: each tick has one run, and its handler knows the tick.
 
 Each query returns no row if all is well. `oracle` is the ledger of the handlers. The schedule
-`ticking` catches up all, so no second from its first tick to its last may be without a run.
+`ticking` catches up all, so no second from its first tick to its last may be without a run, unless
+that was pruned.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ TROUBLES = {
           from (select min(start_at) as first, max(start_at) as last from ticks) as span
          cross join lateral generate_series(span.first, span.last, '1 second') as second
          where second not in (select start_at from ticks)
+           and pgflowd._run_id_of_key('ticking', 'schedule ticking ' || extract(epoch from second))
+               not in (select run_id from chaos_pruned)
     """,
     "a handler knows its tick": """
         select o.run_id, o.output, run.labels

@@ -34,6 +34,7 @@ def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """Three ticks, each with its run."""
     found = LeaseDatabase(pgflow_db.dsn, "all")
     found.do(ORACLE)
+    found.do("create table chaos_pruned (run_id uuid, status text)")
     found.flow()
     for second in range(3):
         tick(found, second)

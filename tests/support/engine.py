@@ -36,6 +36,7 @@ class Engine:
     ) -> None:
         pool = RunnerPool(pace_s=pace_s)
         self._state = WorkerState(options, pool, worked_at=began_at, doorbell=doorbell)
+        self._kept: set[int] = set()  # the tokens of tasks whose output came as they were ended
 
     def decide(
         self, arrived: Sequence[events.WorkerEvent], now: float
@@ -88,12 +89,17 @@ class Engine:
         return [each.token for each in self._state.leases()]
 
     def outputs(self) -> list[int]:
-        """The sizes of all outputs that it has in memory, or is reading."""
+        """
+        The sizes of all outputs that it has in memory, or is reading; not of those that came from
+        tasks it was ending, which it keeps until their runners have ended.
+        """
         reports = [*self._state.outbox.sending, *self._state.outbox.reports]
         runners = self._state.runners.by_id.values()
         tasks = [each for runner in runners for each in runner.tasks.values()]
+        self._kept |= {each.task.token for each in tasks if each.output}
         reading = [each.result_bytes for each in tasks if each.phase is TaskPhase.SENDING]
-        return reading + [len(each.output) for each in reports if each.output]
+        counted = [each for each in reports if each.task.token not in self._kept]
+        return reading + [len(each.output) for each in counted if each.output]
 
     def runner_of(self, token: int) -> tuple[int, Task]:
         """The runner that has a task, and the task."""
