@@ -8,19 +8,6 @@ a retry, and `RetryAfter` sets the time of the next attempt, which it may leave 
 holds inside an exception group, such as a `TaskGroup` raises; the group's text names the exceptions
 in it, and the attempt is unspent if all of them say so. Texts lose secrets and characters that
 PostgreSQL cannot store, and are cut.
-
-Reads in the text of a traceback where the user's own code was, for screens.
-
-Such a text is a traceback of Python, whose last call stands last, or a stack that `faulthandler`
-wrote as a runner was killed, whose last call stands first. Of exceptions that follow from one
-another the last one counts. Calls of libraries, of Python and of pgflowd are left out.
-
-Defines how a failed use of the database is handled; `db.errors.failure_of` decides which applies.
-
-What an approval is: the output of its step, or the failure that a rejection is. Pure.
-
-An approval is a signal with the name of its step. Its payload is {"approved", "by", "note"}. The
-SQL sees an ordinary signal and an ordinary step.
 """
 
 from __future__ import annotations
@@ -161,6 +148,11 @@ def clean(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+# Reads in the text of a traceback where the user's own code was, for screens.
+#
+# Such a text is a traceback of Python, whose last call stands last, or a stack that `faulthandler`
+# wrote as a runner was killed, whose last call stands first. Of exceptions that follow from one
+# another the last one counts. Calls of libraries, of Python and of pgflowd are left out.
 MOST_CALLS = 3  # that a screen shows of a failure while a run is followed
 
 _CALL = re.compile(
@@ -246,6 +238,8 @@ def _current(stack: str) -> str:
     return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
 
 
+# Defines how a failed use of the database is handled; `db.errors.failure_of` decides which applies.
+#
 # the SQLSTATEs after which the same statement may succeed later, or their beginnings
 RETRY_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
 
@@ -260,6 +254,10 @@ class DatabaseFailure(StrEnum):
     SCHEMA = "core"  # schema pgflow has changed
 
 
+# What an approval is: the output of its step, or the failure that a rejection is. Pure.
+#
+# An approval is a signal with the name of its step. Its payload is {"approved", "by", "note"}. The
+# SQL sees an ordinary signal and an ordinary step.
 APPROVAL = "approval"  # why its task waits
 
 

@@ -4,24 +4,6 @@ A flow, or a run of it, as a picture for terminals, in the language of mermaid, 
 A graph is made of a shape (`graph_of`) or of a run with its states. All forms use one layout: a
 step is in the column after its farthest dep. Where the picture is too wide for the terminal,
 `draw` lists the steps instead, one per line with its deps. Durations come from the caller, as text.
-
-Draws the picture of a graph as characters.
-
-Each cell of a grid has the directions of its lines, so lines that meet become corners and
-junctions. Where two unrelated lines cross, only the vertical one is drawn: `─│─` does not look like
-a junction.
-
-Computes the places of the boxes and lines of a picture of a graph. Pure, and without any unit: the
-terminal draws characters from it, the dashboard SVG.
-
-Columns: a box is one column after its farthest dep; an edge that spans more than one column
-passes those between in a lane. Rows: each column is stacked from the top, ordered by the
-rows of the deps of its cells. Channels: between two columns, each source has a net of lines to all
-its targets; a net that is not straight has a track, a vertical line of its own.
-
-The picture must not show an edge that does not exist. So lines meet only where they lead to one
-target: on an entry row of a box, all nets except one have no other target, and that one comes in
-furthest left. Nets that cannot share get entry rows of their own, and boxes grow to have them.
 """
 
 from __future__ import annotations
@@ -37,6 +19,17 @@ from pgflowd.core.documents import Named, Presence
 from pgflowd.core.statuses import RunStatus, Status, StepStatus
 
 
+# Computes the places of the boxes and lines of a picture of a graph. Pure, and without any unit:
+# the terminal draws characters from it, the dashboard SVG.
+#
+# Columns: a box is one column after its farthest dep; an edge that spans more than one column
+# passes those between in a lane. Rows: each column is stacked from the top, ordered by the rows of
+# the deps of its cells. Channels: between two columns, each source has a net of lines to all its
+# targets; a net that is not straight has a track, a vertical line of its own.
+#
+# The picture must not show an edge that does not exist. So lines meet only where they lead to one
+# target: on an entry row of a box, all nets except one have no other target, and that one comes in
+# furthest left. Nets that cannot share get entry rows of their own, and boxes grow to have them.
 @dataclass(frozen=True)
 class Box:
     """A step in the picture, with one or two lines of text."""
@@ -290,6 +283,11 @@ class _Tracks:
         return track
 
 
+# Draws the picture of a graph as characters.
+#
+# Each cell of a grid has the directions of its lines, so lines that meet become corners and
+# junctions. Where two unrelated lines cross, only the vertical one is drawn: `─│─` does not look
+# like a junction.
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 _CORNERS = {
     UP | DOWN: "│", LEFT | RIGHT: "─", DOWN | RIGHT: "┌", DOWN | LEFT: "┐", UP | RIGHT: "└",

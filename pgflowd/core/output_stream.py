@@ -6,15 +6,6 @@ and hears of a new one by a notification on channel `pgflowd`. It remembers each
 `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a JSON object on the output
 channel of the run, `event_type` `task:output`, like the events of runs and steps. Runs and lines
 are bounded: lines that find no room are dropped and counted. Pure: the time is an argument.
-
-What is kept of the output of an attempt: its last lines, within a number of bytes.
-
-A worker has one `KeptOutput` for each running task that has printed or logged something. As text
-each line is seconds since the attempt began, a source, and what was printed: `12.3 stdout page 7`.
-The source is `stdout`, `stderr`, the level of a log record, or `cut` in the first line if earlier
-ones are missing. Secrets are hidden as in the log, line by line, and only where the text is wanted.
-
-How much of what tasks print and log is logged, and how fast.
 """
 
 from __future__ import annotations
@@ -135,6 +126,13 @@ def output_line(payload: str) -> dict[str, Any] | None:
     return line if is_output and isinstance(line.get("text"), str) else None
 
 
+# What is kept of the output of an attempt: its last lines, within a number of bytes.
+#
+# A worker has one `KeptOutput` for each running task that has printed or logged something. As text
+# each line is seconds since the attempt began, a source, and what was printed: `12.3 stdout page
+# 7`. The source is `stdout`, `stderr`, the level of a log record, or `cut` in the first line if
+# earlier ones are missing. Secrets are hidden as in the log, line by line, and only where the text
+# is wanted.
 CUT = "cut"
 CUT_TEXT = "earlier lines are not kept"
 STREAMS = ("stdout", "stderr")
@@ -217,6 +215,7 @@ def read(printed: str) -> tuple[Sequence[KeptLine], bool]:
     return lines, is_cut
 
 
+# How much of what tasks print and log is logged, and how fast.
 MAX_LOGGED_BYTES = 1024 * 1024  # of one task
 MAX_LINES = 10_000
 

@@ -1,13 +1,4 @@
-"""
-A run as a graph: its steps with their states, what happens next to each, and the last error.
-
-The steps of a run as bars over its time: when each waited, when it was executed, and how its
-attempts ended. Pure; times are seconds since the start of the run.
-
-Of a single task the attempts say when it was executed. They are all known if they were read with
-the run. Else only those that failed are, and what came after is taken for the last one. A map is
-one bar from its first task to its last.
-"""
+"""A run as a graph: its steps with their states, what happens next to each, and the last error."""
 
 from __future__ import annotations
 
@@ -131,6 +122,12 @@ def _note(step: StepTasks, now: datetime) -> str:
     return ", ".join(words)
 
 
+# The steps of a run as bars over its time: when each waited, when it was executed, and how its
+# attempts ended. Pure; times are seconds since the start of the run.
+#
+# Of a single task the attempts say when it was executed. They are all known if they were read with
+# the run. Else only those that failed are, and what came after is taken for the last one. A map is
+# one bar from its first task to its last.
 _SCALE = ((1, "s"), (60, "m"), (3600, "h"), (86400, "d"))
 _STEPS = (1, 2, 5, 10, 15, 20, 30)  # of seconds and of minutes
 _HOURS = (1, 2, 3, 6, 12)

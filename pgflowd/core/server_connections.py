@@ -4,10 +4,6 @@ How many connections a server allows, who holds them, and how many are left for 
 `db.daemons` reads the facts. The listener tells the supervisor what is left, the sweeper
 reports a server that has none, `check` and `doctor` compare what daemons may open with what the
 server allows (docs/background/supervision.md, rule 56). Pure.
-
-What hinders the work of a whole database: a full queue of notifications, and what holds dead rows.
-
-`db.obstacles` reads the facts. The sweeper reports them to `status`; `doctor` prints them. Pure.
 """
 
 from __future__ import annotations
@@ -117,6 +113,10 @@ def shortage(
     return Problem("W320", text, "database", SHORT_NEXT)
 
 
+# What hinders the work of a whole database: a full queue of notifications, and what holds dead
+# rows.
+#
+# `db.obstacles` reads the facts. The sweeper reports them to `status`; `doctor` prints them.
 MAX_SHARE = 0.1  # of the notification queue; while all listeners read it is a thousandth
 OLD_S = 300.0  # longer than any transaction of pgflowd
 MANY_TRANSACTIONS = 100_000  # since a snapshot; fewer leave too few dead rows to slow claims down

@@ -4,34 +4,6 @@ The parts of a sweeper's work: when each succeeded last, when it is tried again,
 A part that fails loses no other one its turn. What the supervisor reads of them are numbers of the
 sweeper's heartbeat; it judges by its own clock (`core.documents.worker_problems`), since a sweeper
 whose call hangs tells nothing. Pure.
-
-How much one call takes of what waits: less after one that was too large, more after others.
-
-A statement over many rows fails as a whole, and one that took too long would fail again for ever
-if it were repeated unchanged. So whatever takes many at once has a portion: reports and claims of a
-worker (`core.worker.task`), each part of a sweeper's work. One row that fails alone is put off,
-so that the others go on. Pure.
-
-When the sweeper looks for what is due, and until when its row says that it sleeps.
-
-A sweeper that sleeps has a row, and whoever makes something due before its end notifies; so a
-sleeper misses nothing (docs/background/doorbells.md, section 4). While there is work all the time
-the row says that it is awake: it looks every few milliseconds, and nobody notifies. When it lies
-down it looks once more, and again while transactions are open that may have missed its row. Pure.
-
-When a daemon's row in the database is written: every interval of its sweeper, and while somebody
-looks at the daemons every two seconds. Pure.
-
-The queues of sleeping workers, and when the sweeper looks at each again.
-
-Queues that are due at about the same time are looked at together, in one statement. A queue is
-looked at as soon as its worker sleeps, for a message may have come while it fell asleep. Pure.
-
-When the sweeper deletes what is older than the retention, and when a database has grown too much.
-
-It prunes each hour, some runs at a time, from the oldest on. After each part it rests for as long
-as that took, so that pruning takes half of one connection's time at most. Where it fails, it tries
-again after growing pauses. Pure.
 """
 
 from __future__ import annotations
@@ -47,6 +19,13 @@ from pgflowd.core.messages import Asleep
 from pgflowd.core.text import size
 from pgflowd.errors import Problem
 
+# How much one call takes of what waits: less after one that was too large, more after others.
+#
+# A statement over many rows fails as a whole, and one that took too long would fail again for ever
+# if it were repeated unchanged. So whatever takes many at once has a portion: reports and claims of
+# a worker (`core.worker.task`), each part of a sweeper's work. One row that fails alone is put off,
+# so that the others go on.
+#
 # of SQLSTATE: what less at once may mend. 53: no memory, disk or locks; 54: a limit of the program;
 # 55P03: no lock in time; 57014: too long. None: the connection was lost, perhaps by this very call.
 _SIZE_STATES = ("53", "54", "55P03", "57014")
@@ -179,6 +158,12 @@ class Parts(dict[SweeperPart, PartState]):
         }
 
 
+# When the sweeper looks for what is due, and until when its row says that it sleeps.
+#
+# A sweeper that sleeps has a row, and whoever makes something due before its end notifies; so a
+# sleeper misses nothing (docs/background/doorbells.md, section 4). While there is work all the time
+# the row says that it is awake: it looks every few milliseconds, and nobody notifies. When it lies
+# down it looks once more, and again while transactions are open that may have missed its row.
 APART_S = 0.005  # between the beginnings of two looks
 AWAKE_S = 0.02  # so long after its last work, and before a known moment, it does not lie down
 ROW_S = (
@@ -275,6 +260,8 @@ class DueLooks:
         return now >= self._worked_at + AWAKE_S
 
 
+# When a daemon's row in the database is written: every interval of its sweeper, and while somebody
+# looks at the daemons every two seconds.
 LOOK_LASTS_S = 60.0  # so long a notification counts; who goes on looking sends another one
 LOOKED_AT_EVERY_S = 2.0
 
@@ -304,6 +291,10 @@ class RowTimes:
         self._asked_at, self.ask_at = now, now + pause_s
 
 
+# The queues of sleeping workers, and when the sweeper looks at each again.
+#
+# Queues that are due at about the same time are looked at together, in one statement. A queue is
+# looked at as soon as its worker sleeps, for a message may have come while it fell asleep.
 EARLY = 0.5  # of a pause: so much earlier a queue may be looked at together with others
 
 
@@ -357,6 +348,11 @@ class SleepingQueues:
         return taken
 
 
+# When the sweeper deletes what is older than the retention, and when a database has grown too much.
+#
+# It prunes each hour, some runs at a time, from the oldest on. After each part it rests for as long
+# as that took, so that pruning takes half of one connection's time at most. Where it fails, it
+# tries again after growing pauses.
 EVERY_S = 3600.0
 MIN_RETRY_S = 60.0
 # So much still fits into a small server's memory and into a quick backup, so below it nobody needs

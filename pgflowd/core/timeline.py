@@ -4,22 +4,6 @@ The timeline of a run: what has changed in it so far. Pure.
 `timeline_of` makes entries, in the order of time, from a run, its steps, its failed attempts and
 its tasks that wait, as they are now. Who follows a run reads it again and takes the entries that
 are new, so no change is lost when notifications are.
-
-The timeline of the undo of a run, which is another run: its entries, told of the steps undone.
-
-Of the run that undoes, only what it does about the plan is told: who lists the elements of a map,
-and who has nothing to undo, is left out. Times count from the beginning of the undo.
-
-Says what a task waits for, and what would end that. Pure.
-
-What is said aloud of a run that somebody views: how it ended, and which of its steps failed. Pure.
-
-How far somebody is who follows a run, as a short text, from which another process continues. Pure.
-
-Events are read from the database again and again, and those that are new are sent in the order of
-their time. A slow transaction may add an event before others that were sent already, and what a
-task told of its progress is gone when it tells more. So a position does not say "all up to this
-one": it names the last events that were sent. Of those before them all were sent.
 """
 
 from __future__ import annotations
@@ -49,6 +33,7 @@ from pgflowd.core.text import between, duration, short_id, task_name
 from pgflowd.core.undo import FAILURE_MARK, PREFIX
 from pgflowd.core.waiting import WaitKind
 
+# Says what a task waits for, and what would end that.
 UNSERVED = " (no living worker has that)"
 
 
@@ -262,6 +247,10 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
+# The timeline of the undo of a run, which is another run: its entries, told of the steps undone.
+#
+# Of the run that undoes, only what it does about the plan is told: who lists the elements of a map,
+# and who has nothing to undo, is left out. Times count from the beginning of the undo.
 def undo_timeline(
     run: RunWithStates,
     undo: RunWithStates | None,
@@ -320,6 +309,7 @@ def _plan(undo: RunWithStates | None) -> dict[str, list[int]]:
     return given if isinstance(given, dict) else {}
 
 
+# What is said aloud of a run that somebody views: how it ended, and which of its steps failed.
 MAX_STEPS = 3  # that are named
 _MAX_TEXT = 200
 
@@ -345,6 +335,13 @@ def _failed(run: RunWithStates) -> list[str]:
     return [slug for slug, step in run.steps.items() if step.status is StepStatus.FAILED]
 
 
+# How far somebody is who follows a run, as a short text, from which another process continues.
+# Pure.
+#
+# Events are read from the database again and again, and those that are new are sent in the order of
+# their time. A slow transaction may add an event before others that were sent already, and what a
+# task told of its progress is gone when it tells more. So a position does not say "all up to this
+# one": it names the last events that were sent. Of those before them all were sent.
 NAMED = 24  # events that a position names: one that comes later than so many others may be lost
 _LETTERS = 6  # of base64, for each: among 10,000 events two are alike in one of 300,000 positions
 

@@ -5,12 +5,6 @@ Ids need no agreement. The id of a trace is that of the caller's, or else the 12
 id; the id of a span is a hash of what it stands for. So each process can name a parent that is not
 written yet, and who reports twice writes one span. A run is a part of its caller's trace if it
 began with its start; one that began later has a trace of its own, with a link. Pure.
-
-Spans of attempts, steps and runs in the bytes of OTLP, from what `core.worker.spans` tells of them.
-
-Such a span is a message of Protocol Buffers: fields in any order, each with its tag. What many
-have in common is encoded once. Whoever is our user may send anything: what is no span is counted.
-Pure.
 """
 
 from __future__ import annotations
@@ -147,6 +141,11 @@ def id_of(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
+# Spans of attempts, steps and runs in the bytes of OTLP, from what `core.worker.spans` tells of
+# them.
+#
+# Such a span is a message of Protocol Buffers: fields in any order, each with its tag. What many
+# have in common is encoded once. Whoever is our user may send anything: what is no span is counted.
 _FAILED = (RunStatus.FAILED.value, StepStatus.FAILED.value)
 _INTERNAL, _CONSUMER = b"\x30\x01", b"\x30\x05"  # field 6, the kind
 _ERROR = b"\x18\x02"  # field 3 of a status

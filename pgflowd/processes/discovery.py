@@ -4,13 +4,6 @@ Imports one entry of the config, reports its flows and all problems, and ends.
 The supervisor and commands, which never import user code, start one process for each entry, so
 a module cannot hide the others or spoil their imports (docs/background/supervision.md, rule 3). The
 result is one JSON text, sent in parts. A discovery never connects to the database.
-
-Asks the database whether the changed flows of a reload can be served, and ends.
-
-The supervisor starts it before it replaces any worker, so that code which cannot be served, or not
-serve a version with open runs, leaves the old one in service. It imports no user code. The answer
-is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by version;
-or why the database could not be asked.
 """
 
 from __future__ import annotations
@@ -140,6 +133,12 @@ def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> 
     return [Problem("W222", text, entry, remedy)]
 
 
+# Asks the database whether the changed flows of a reload can be served, and ends.
+#
+# The supervisor starts it before it replaces any worker, so that code which cannot be served, or
+# not serve a version with open runs, leaves the old one in service. It imports no user code. The
+# answer is one JSON text, sent in parts: of each flow what is wrong, or null, and what is wrong by
+# version; or why the database could not be asked.
 def check_definitions(channel: Channel, settings: Settings, codes: Sequence[Code]) -> int:
     """Report what keeps each of these flows from being served."""
     database, name = settings.database, f"{settings.pgflowd.name}: check"

@@ -5,12 +5,6 @@ Discovery and zygote both use it, so a flow that was found can be loaded. An ent
 for every flow in it, or "module:name" for one flow or job. Every failure is a FlowError with code
 and place: E210 with the user's own line for an import that fails, E212 for no flow. It executes
 user code; never call it in supervisor or worker.
-
-Lets the users' own modules never be older than their source.
-
-Python takes the bytecode in `__pycache__` if the source has the size and the second that it had,
-so of two saves within a second it may load the first. Here the hash of the source decides, as in
-PEP 552; bytecode without a hash is made anew, once. Libraries are loaded as ever.
 """
 
 from __future__ import annotations
@@ -39,6 +33,12 @@ from pgflowd.core.text import with_article
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 
+# Lets the users' own modules never be older than their source.
+#
+# Python takes the bytecode in `__pycache__` if the source has the size and the second that it had,
+# so of two saves within a second it may load the first. Here the hash of the source decides, as in
+# PEP 552; bytecode without a hash is made anew, once. Libraries are loaded as ever.
+#
 # the bytes before the code: the version of Python, flags, the hash of the source
 _MAGIC = importlib.util.MAGIC_NUMBER
 _CHECKED = (0b11).to_bytes(4, "little")  # it has a hash, which others shall compare, too

@@ -4,11 +4,6 @@ name of the person, and some actions of their own.
 
 An action is a POST. A page is answered with a redirection to the page that shows the result, a
 program with the document that the command prints.
-
-What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
-
-It is the status of the run, and once that has ended, where the page shows them, the attempt that
-failed last. While a run goes on attempts fail and are retried, which makes no form old.
 """
 
 from __future__ import annotations
@@ -53,6 +48,10 @@ from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
 from pgflowd.web.pages.troubles import STALE_S
 
+# What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
+#
+# It is the status of the run, and once that has ended, where the page shows them, the attempt that
+# failed last. While a run goes on attempts fail and are retried, which makes no form old.
 _AND = "."
 
 

@@ -1,8 +1,4 @@
-"""
-The answers to requests: the headers that all of them have, and the statuses of errors.
-
-What a request tells about the page that answers it: where it is, and how it shall look.
-"""
+"""The answers to requests: the headers that all of them have, and the statuses of errors."""
 
 from __future__ import annotations
 
@@ -19,6 +15,7 @@ from pgflowd.errors import Bug, PgflowdError, Problem
 from pgflowd.web.rendering import Look, render
 from pgflowd.web.request_checks import Refused
 
+# What a request tells about the page that answers it: where it is, and how it shall look.
 THEMES, TIMES = ("light", "dark"), ("local",)
 
 

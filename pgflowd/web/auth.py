@@ -3,17 +3,6 @@ Finds out who makes a request.
 
 `Login` is how the dashboard is served: a cookie, a token, or the header of a proxy; it also
 answers the pages for logging in and out. `Asked` is how it is mounted: the application knows.
-
-Hashes passwords by scrypt, and compares them.
-
-A comparison takes some 80 ms and 32 MiB, so two of them run at a time. For a name that does not
-exist it takes as long.
-
-Counts failed logins, so that nobody can try many passwords. Pure: the time is an argument.
-
-They count for the address that they come from, and for all addresses, but for no name: else who
-knows a name could keep its owner out. A browser in which this name has logged in before counts for
-itself alone, so that strangers at its address, or at very many, do not keep it out either.
 """
 
 from __future__ import annotations
@@ -53,6 +42,10 @@ from pgflowd.web.rendering import render
 from pgflowd.web.request_checks import NotLoggedIn, Refused, TrustedProxies, read_form
 from pgflowd.web.users import User
 
+# Hashes passwords by scrypt, and compares them.
+#
+# A comparison takes some 80 ms and 32 MiB, so two of them run at a time. For a name that does not
+# exist it takes as long.
 _LOG2_N, _R, _P = 15, 8, 1
 _MAX_MEMORY = 64 * 1024 * 1024  # scrypt needs 128 * r * n bytes
 MAX_CHARS = 1000
@@ -103,6 +96,11 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+# Counts failed logins, so that nobody can try many passwords. Pure: the time is an argument.
+#
+# They count for the address that they come from, and for all addresses, but for no name: else who
+# knows a name could keep its owner out. A browser in which this name has logged in before counts
+# for itself alone, so that strangers at its address, or at very many, do not keep it out either.
 MOST = 5  # failures of one address or browser
 MOST_OF_ALL = 30  # of all addresses; each costs 80 ms of a processor
 WITHIN_S = 60.0

@@ -3,11 +3,6 @@ An event stream: one open tab, or a program that follows a run.
 
 A stream sends what is new, then waits a moment; it has no queue. A tab that takes nothing for 20
 seconds loses its stream.
-
-Live updates: the streams of open tabs, and the same by polling for tabs without a stream.
-
-Below `/live` each page has a stream with its fragments, below `/fragments` the fragments that have
-changed, as JSON. Streams are limited; who gets none polls. All of them share one watcher.
 """
 
 from __future__ import annotations
@@ -227,6 +222,10 @@ _START: Message = {
 }
 
 
+# Live updates: the streams of open tabs, and the same by polling for tabs without a stream.
+#
+# Below `/live` each page has a stream with its fragments, below `/fragments` the fragments that
+# have changed, as JSON. Streams are limited; who gets none polls. All of them share one watcher.
 MAX_STREAMS = 500
 MAX_OF_SESSION = 16
 MAX_SHOWN = 200  # rows that one tab asks for

@@ -4,11 +4,6 @@ The fragments of one document, each with the number of its last change.
 A tab has seen all changes up to a number, and asks for those after it. It gets the newest version
 of each fragment, so one that is slow skips versions and never sees an old one after a new one. The
 watcher changes them in its thread, while tabs read in theirs: a change replaces all at once.
-
-Server-sent events, as they go over the line.
-
-An event has a kind, lines of data and perhaps an id; a browser sends the id of the last one when it
-connects again.
 """
 
 from __future__ import annotations
@@ -18,6 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
+# Server-sent events, as they go over the line.
+#
+# An event has a kind, lines of data and perhaps an id; a browser sends the id of the last one when
+# it connects again.
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",

@@ -3,13 +3,6 @@ The files of `[web] users`, `tokens` and `secret`: reads them, and adds a line.
 
 A line of the first two is `NAME:RIGHTS:HASH`, where the rights are `view` or `act`. A changed file
 counts from the next request on. Only its owner may read and change it (E502).
-
-Logins that browsers keep, as signed cookies. Pure: the time is an argument.
-
-A second cookie says for a year that a name has logged in with this browser: see `failed_logins`.
-
-A cookie holds the name, its end, and a stamp. The stamp changes with the password, so a new
-password ends all logins of its user. The server keeps nothing.
 """
 
 from __future__ import annotations
@@ -206,6 +199,12 @@ def _unusable(key: str, text: str, remedy: str | None = None) -> ConfigError:
     )
 
 
+# Logins that browsers keep, as signed cookies. Pure: the time is an argument.
+#
+# A second cookie says for a year that a name has logged in with this browser: see `failed_logins`.
+#
+# A cookie holds the name, its end, and a stamp. The stamp changes with the password, so a new
+# password ends all logins of its user. The server keeps nothing.
 LASTS_S = 12 * 3600
 KNOWN_LASTS_S = 365 * 24 * 3600
 KNOWN = "known"  # the stamp of a browser in which the name has logged in; it opens nothing

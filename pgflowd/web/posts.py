@@ -3,12 +3,6 @@ Receives what people and programs send: reads the form or the JSON, calls the ac
 
 A page is redirected to the one that shows the result (303). A program below `/api/1` gets the
 document that the command prints.
-
-Actions on many runs: those that somebody has chosen in a list.
-
-The first request chooses: the answer is a page that says how many runs there are, of which flows,
-and asks. The ids stand in that page, so the second request acts on the runs that were counted, and
-on no others. It acts for ten seconds at most; the page with the result has a button for the rest.
 """
 
 from __future__ import annotations
@@ -58,6 +52,12 @@ from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
 from pgflowd.web.users import actor_of
 
+# Actions on many runs: those that somebody has chosen in a list.
+#
+# The first request chooses: the answer is a page that says how many runs there are, of which flows,
+# and asks. The ids stand in that page, so the second request acts on the runs that were counted,
+# and on no others. It acts for ten seconds at most; the page with the result has a button for the
+# rest.
 MOST = 1000  # runs of a choice; a form holds no more ids
 ASKED_TWICE = 50  # of more than these the number is typed, for a verb that nothing takes back
 _TIME_S = 10.0

@@ -4,8 +4,6 @@ Makes HTML of documents.
 A template gets a document and what belongs to the page, and nothing else. What it writes within
 `{% call fragment(id) %}` is a fragment: an element with an id, which live updates replace as a
 whole. Fragments do not nest.
-
-The pages that each page leads to.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ from pgflowd.web.svg import Picture, run_grid, run_timeline, spark, task_strip
 from pgflowd.web.svg_graph import flow_graph, run_graph
 from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word, visible
 
+# The pages that each page leads to.
 NAVIGATION = (
     ("/", "Overview"),
     ("/runs", "Runs"),

@@ -3,14 +3,6 @@ Checks the head of a request before anything else reads it. Pure: the ASGI scope
 
 The parser accepts two `Host` headers, none, and lengths of which two servers may believe different
 ones. Such a request gets an error here, and its connection is closed.
-
-The error of a request that is not answered as asked.
-
-What the headers of a proxy tell, if the request comes from one that is trusted. Pure.
-
-Anybody can send these headers. They count only from `[web] trusted_proxies`.
-
-Reads the body of a request, a form or JSON, within the limits.
 """
 
 from __future__ import annotations
@@ -32,6 +24,7 @@ from pgflowd.core.settings.rules import UNIX
 from pgflowd.errors import PgflowdError
 
 
+# The error of a request that is not answered as asked.
 class Refused(PgflowdError):
     """Carries the status of the answer, and headers that belong to it."""
 
@@ -215,6 +208,9 @@ def _misdirected(text: str, next: str | None = None) -> Refused:
     return Refused(HTTPStatus.MISDIRECTED_REQUEST, text, next=next)
 
 
+# What the headers of a proxy tell, if the request comes from one that is trusted. Pure.
+#
+# Anybody can send these headers. They count only from `[web] trusted_proxies`.
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 MAX_NAME_CHARS = 200
 
@@ -301,6 +297,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
+# Reads the body of a request, a form or JSON, within the limits.
 READ_S = 10.0  # so long a client may take to send its body
 MAX_FIELDS = 200
 DISCARD_S = 2.0

@@ -4,12 +4,6 @@ Serves the dashboard: uvicorn with httptools, within limits, until a signal ends
 uvicorn waits for slow clients without an end, and for open event streams at its own end. Here a
 head must come within 10 s, and an answer must be taken within 20 s; before the shutdown all
 streams are told to come back.
-
-The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
-
-The dashboard for applications that mount it.
-
-    app.mount("/flows", pgflowd.web.app(url, user=user))
 """
 
 from __future__ import annotations
@@ -275,6 +269,7 @@ def _pass_on_errors(records: Records) -> None:
         logger.propagate = False
 
 
+# The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
 class Served(NamedTuple):
     """The application, what ends it, and the key of its link, if it has one."""
 
@@ -308,6 +303,9 @@ def served(
     return Served(guard, dashboard, key)
 
 
+# The dashboard for applications that mount it.
+#
+#     app.mount("/flows", pgflowd.web.app(url, user=user))
 def app(
     url: str = "", *, user: FindUser, operator_url: str = "", payloads: str = "redacted",
     redact: Iterable[str] = LoggingSettings().redact,

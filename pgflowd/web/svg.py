@@ -81,6 +81,7 @@ def _value(value: str | float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+# Draws how runs ended lately, as a small chart that stands beside its numbers.
 _BAR, _GAP, _HEIGHT = 5, 1, 24
 _LEAST = 2  # the height of a bar that is not zero
 
@@ -115,6 +116,8 @@ def spark(buckets: Sequence[RunBucket]) -> Picture:
     return Picture(markup)
 
 
+# Draws the tasks of a map as a strip of cells. Each leads to its tasks, and has the colour of the
+# one that needs most attention.
 _FEW = 100  # with so many there is room between cells
 _DULL = (TaskStatus.COMPLETED, TaskStatus.SKIPPED, TaskStatus.QUEUED, TaskStatus.READY, None)
 
@@ -174,6 +177,8 @@ def title_of(cell: StripCell) -> str:
     return f"{tasks}: {', '.join(told)}" if told else tasks
 
 
+# Draws the newest runs of a flow as a grid: a row for each step, a column for each run, the newest
+# on the right. So one sees whether runs fail, and where.
 # in pixels
 _CELL = 24  # as large as a target must be
 _BOX = 18  # what is seen of a cell
@@ -233,6 +238,11 @@ def _label(run: GridRun) -> str:
     return f"run {short_id(run.run_id)}, {status_word(run.status)}{took}{where}"
 
 
+# Draws the time of a run: a bar for each step, light where it waited and full where it was
+# executed, with a mark at the end of each attempt that did not complete.
+#
+# Places are percentages, so the picture is as wide as the page. The script lets open bars grow: the
+# width of one is the seconds since `data-start` (in milliseconds of Unix time) times `data-scale`.
 MAX_BARS = 500
 _TIMELINE_HEIGHT = 24  # of a row, in pixels
 _MIN_WIDTH = 0.3  # of a bar, in percent: what took no time is seen, too

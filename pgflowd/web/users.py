@@ -2,8 +2,6 @@
 Who makes a request.
 
 A page finds its user as `request.state.user`.
-
-The names that the log of actions has of those who act here.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ class User:
     may_leave: bool = False  # he has a login of ours, which he can end
 
 
+# The names that the log of actions has of those who act here.
 OF_DASHBOARD, OF_API = " (web)", " (api)"
 
 

@@ -4,13 +4,6 @@ The watcher: reads what somebody views, once for all tabs, and wakes them when i
 It is a thread with two connections: one reads, one listens. It starts with the first tab, ends a
 while after the last, and knows nothing that the next one would miss. While the database is away,
 pages say so and how old they are; it tries again until the database is back.
-
-What the watcher reads for all tabs: a page that somebody views, or the events of a run.
-
-The watcher's thread reads and changes it; tabs, in the threads of their event loops, take what is
-new for them.
-
-When a document is read again. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -49,6 +42,7 @@ from pgflowd.web.rendering import render
 from pgflowd.web.text import iso
 from pgflowd.web.views import View
 
+# When a document is read again. Pure: the time is an argument.
 MIN_S = 0.25  # after a notification: at most four readings a second
 SHARE = 20  # a document that takes long is read seldom: a twentieth of the time at most
 
@@ -73,6 +67,10 @@ class ReadingTimes:
         self.due_at = min(self.due_at, self._earliest)
 
 
+# What the watcher reads for all tabs: a page that somebody views, or the events of a run.
+#
+# The watcher's thread reads and changes it; tabs, in the threads of their event loops, take what is
+# new for them.
 OPEN_S = 2.0  # between two readings without a notification
 ENDED_S = 10.0  # of a run that has ended; a retry opens it again
 MAX_SHOWN = 2000  # rows that are kept right though a list has them no more

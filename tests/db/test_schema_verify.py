@@ -1,4 +1,4 @@
-"""`db verify` names objects that differ or are missing, and nothing else."""
+"""`pgflowd doctor schema` names objects that differ or are missing, and nothing else."""
 
 from __future__ import annotations
 

@@ -260,7 +260,6 @@ OPTIONS = (
 GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
 FOLLOWING = tuple(option for option in OPTIONS if option.follows)
 OF_RUNS = tuple(o for o in OPTIONS if o.is_of_runs and o.kind is OptionKind.WORD)
-OF_SCHEDULES = tuple(option for option in OPTIONS if option.kind is OptionKind.SCHEDULE)
 NUMBERS = tuple(o for o in OPTIONS if o.is_number and o.json_name and not o.follows)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)

@@ -84,10 +84,6 @@ class TableOfContents:
     def part_of(self, page: ListedPage) -> ContentsPart:
         return next(part for part in self.parts if page in part.pages)
 
-    def topic_at(self, path: str) -> str | None:
-        """The topic of the page with this path."""
-        return next((page.topic for page in self.pages if page.path == path), None)
-
     def nearest(self, word: str) -> list[ListedPage]:
         """The pages whose topics are most like a word that is none."""
         wanted = word.casefold().removesuffix(".md").rpartition("/")[2]

@@ -4,23 +4,6 @@ Decides what the supervisor does when a child is ready, ends or is silent, and w
 Each `on_…` takes the tree, an event and the time, and returns the changed tree and the actions,
 in order. docs/background/supervision.md has the rules. The order of starts and stops is in
 `transition`; `reload` decides reloads. Pure.
-
-Until when the supervisor waits for each child, and when it has something to do next.
-
-A start may take `start_timeout`, silence `hang_timeout`, and a stop what
-docs/background/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a child
-waits for the database. The whole first start waits at most `startup_wait`; then all stop, and
-the exit is 69. Pure.
-
-Lets a worker without work sleep, and wakes it when there may be work.
-
-A worker that falls asleep says so, signs off and ends. A wake that comes meanwhile is noted, and
-the worker starts again as soon as it has ended. Whether a message came in between that nobody
-announced is for the sweeper to see, which looks at the queue after the worker has ended
-(docs/background/supervision.md, rules 54 and 55). Pure.
-
-What the children say about connections: how many the server has left, who wants a second one, and
-who stays awake although its place is needed (docs/background/supervision.md, rule 56). Pure.
 """
 
 from __future__ import annotations
@@ -49,6 +32,12 @@ from pgflowd.core.supervision.tree import (
 )
 
 
+# Until when the supervisor waits for each child, and when it has something to do next.
+#
+# A start may take `start_timeout`, silence `hang_timeout`, and a stop what
+# docs/background/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a
+# child waits for the database. The whole first start waits at most `startup_wait`; then all stop,
+# and the exit is 69.
 def next_due(tree: Tree) -> float | None:
     """Return when `on_tick` has something to do next, or None if never."""
     moments = [deadline_of(tree, child)[0] for child in tree.children]
@@ -126,6 +115,12 @@ def limit_waiting(transition: TreeTransition) -> None:
 Result = tuple[Tree, list[Action]]
 
 
+# Lets a worker without work sleep, and wakes it when there may be work.
+#
+# A worker that falls asleep says so, signs off and ends. A wake that comes meanwhile is noted, and
+# the worker starts again as soon as it has ended. Whether a message came in between that nobody
+# announced is for the sweeper to see, which looks at the queue after the worker has ended
+# (docs/background/supervision.md, rules 54 and 55).
 class WakeCause(StrEnum):
     """Why a sleeping worker is started."""
 
@@ -403,6 +398,8 @@ def _park(
     transition.do(LogPark(child.id, exit))
 
 
+# What the children say about connections: how many the server has left, who wants a second one, and
+# who stays awake although its place is needed (docs/background/supervision.md, rule 56).
 def on_connections_left(tree: Tree, left: int, now: float) -> Result:
     """The server has so many left at the start: that is the budget, if none is set."""
     transition = TreeTransition(tree, now)

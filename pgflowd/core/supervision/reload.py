@@ -5,11 +5,6 @@ docs/background/supervision.md, rule 43, per flow: same fingerprint, kept; chang
 started again; new, added; gone, drained and removed; parked, tried again with a full budget;
 broken, the running worker is kept, or the entry is parked under its name. Rule 45: a stop goes
 first, and a second reload waits for the first. Pure.
-
-What a reload did to each flow, as its answer tells it: with how the new workers have started.
-
-A reload is applied at once; drains and starts take their time. `reloaded_flows` reads from the tree
-how far each flow is, and `is_open` tells of which one the end is still to come. Pure.
 """
 
 from __future__ import annotations
@@ -228,6 +223,10 @@ def _insert(transition: TreeTransition, child: ChildEntry) -> None:
     transition.set(children=tuple(children))
 
 
+# What a reload did to each flow, as its answer tells it: with how the new workers have started.
+#
+# A reload is applied at once; drains and starts take their time. `reloaded_flows` reads from the
+# tree how far each flow is, and `is_open` tells of which one the end is still to come.
 class ReloadResult(StrEnum):
     """
     What a flow has become. The last five need a look, or more time.

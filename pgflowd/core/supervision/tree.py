@@ -3,23 +3,6 @@ The supervisor's children as data: the specification, state and history of each.
 
 The position of a child in the start order is that of its kind. Nothing here decides; the
 functions of `core.supervision` return changed copies. Times are monotonic. Pure.
-
-Classifies the exit of a child, by the table of exit codes in docs/background/supervision.md,
-section 1.
-
-A 10, 11 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
-accident. Any other exit that was not asked for is a crash, 0 included. Pure.
-
-The states of a child and of the daemon, with the allowed moves.
-
-`MOVES` is the table of allowed moves; `move` refuses any other with E902. `status` shows the
-value of a child's state. Pure.
-
-One flow that the daemon serves, as discovery found it; a worker is started with it.
-
-The supervisor never imports user code: these texts are all it has of a flow. The worker's
-zygote imports `module` and takes the flow with this name. Each version of a flow whose shape has
-changed is a flow of the database, and has a worker of its own with the same code. Pure.
 """
 
 from __future__ import annotations
@@ -34,6 +17,11 @@ from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
 from pgflowd.errors import Bug
 
+# Classifies the exit of a child, by the table of exit codes in docs/background/supervision.md,
+# section 1.
+#
+# A 10, 11 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing
+# by accident. Any other exit that was not asked for is a crash, 0 included.
 EXIT_ASKED = 0  # ended as asked
 EXIT_REPLACE = 10  # after Leaving: the worker row is deprecated or gone, the worker has drained
 EXIT_ASLEEP = 11  # after FallingAsleep: a worker without work
@@ -114,6 +102,10 @@ def describe_status(status: int) -> str:
     return f"killed by {name}" + (", perhaps out of memory" if status == -9 else "")
 
 
+# The states of a child and of the daemon, with the allowed moves.
+#
+# `MOVES` is the table of allowed moves; `move` refuses any other with E902. `status` shows the
+# value of a child's state.
 class ChildState(StrEnum):
     """The state of a child."""
 
@@ -393,6 +385,11 @@ def new_tree(policy: Policy, specs: Iterable[ChildSpec] = ()) -> Tree:
     return Tree(policy, children, budget=budget, max_connections=policy.max_connections or None)
 
 
+# One flow that the daemon serves, as discovery found it; a worker is started with it.
+#
+# The supervisor never imports user code: these texts are all it has of a flow. The worker's zygote
+# imports `module` and takes the flow with this name. Each version of a flow whose shape has changed
+# is a flow of the database, and has a worker of its own with the same code.
 @dataclass(frozen=True)
 class ServedFlow:
     """A flow: where it is, and its fingerprint."""

@@ -3,11 +3,6 @@ Actions: what the engine of a worker wants done.
 
 Each action is started at once and never waited for: its end is an event. Actions and events are
 not changed once they are made; they are not frozen, as to make a frozen one takes thrice as long.
-
-Transition: a copy of the state that is being changed, the time, and the actions so far.
-
-The old state stays as it is. What more than one part of the engine does stands here: to log, to
-count, and to put a report into the outbox.
 """
 
 from __future__ import annotations
@@ -260,6 +255,10 @@ class Leave(WorkerAction):
     failure: tuple[str, str] | None = None
 
 
+# Transition: a copy of the state that is being changed, the time, and the actions so far.
+#
+# The old state stays as it is. What more than one part of the engine does stands here: to log, to
+# count, and to put a report into the outbox.
 class WorkerTransition:
     """A state that is being changed."""
 

@@ -3,12 +3,6 @@ When a worker claims, how many tasks, and what it does with those that it gets.
 
 The policy of the claim schedule is written at `core.worker.state.ClaimSchedule`. A worker holds no
 more tasks than its runners begin at once or, of very short ones, within 20 ms.
-
-Which task goes to which runner.
-
-A runner that starts has its tasks already. An idle one takes a task that waits, or else the task
-of a runner that still starts. Of the idle runners the last used goes first. A task that may share
-a runner goes to one that others share and that has room, before any idle or new one.
 """
 
 from __future__ import annotations
@@ -243,6 +237,11 @@ def release_overdue(transition: WorkerTransition) -> None:
         transition.release(unassigned.pop(0).task, "no runner was free in time")
 
 
+# Which task goes to which runner.
+#
+# A runner that starts has its tasks already. An idle one takes a task that waits, or else the task
+# of a runner that still starts. Of the idle runners the last used goes first. A task that may share
+# a runner goes to one that others share and that has room, before any idle or new one.
 def assign(transition: WorkerTransition) -> None:
     """Give tasks to runners that have room, and start runners for the others."""
     state = transition.state

@@ -11,8 +11,6 @@ came. Pure: no clock, no sockets, no chance.
 
 What an event changes is written in the module of its part, what time changes in
 `pass_deadlines`. See docs/background/runners.md, sections 5 and 6.
-
-Deadlines: when the state changes by itself, and what changes then.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ from pgflowd.core.worker.state import WakeReason, WorkerMode, WorkerState
 from pgflowd.core.worker.task import NEVER
 
 
+# Deadlines: when the state changes by itself, and what changes then.
 def next_deadline(state: WorkerState) -> float:
     """The next moment at which time alone changes the state; before it, a Tick changes nothing."""
     if state.mode is WorkerMode.LEFT:

@@ -5,13 +5,6 @@ Each call takes as many as `core.worker.task` allows, and 16 MiB of outputs at m
 report becomes a failure of its own task, once; one whose run was locked is sent again; one whose
 lease is lost is dropped with a warning. Where the installation is at fault, reports are kept and
 sent slowly, and nothing more is claimed (docs/background/failures.md, D3).
-
-What a worker does after a turn that failed: what goes back into the outbox, and what is blamed.
-
-How large the next turn may be is decided in `core.worker.task`. A single report that took too
-long three times, alone, becomes a failure of its task: nothing else would end it, and all other
-outcomes would wait behind it. So does a single one whose commit the database refuses, by a deferred
-constraint, say; `report` itself answers all other refusals.
 """
 
 from __future__ import annotations
@@ -46,6 +39,12 @@ from pgflowd.core.worker.task import (
     TurnError,
 )
 
+# What a worker does after a turn that failed: what goes back into the outbox, and what is blamed.
+#
+# How large the next turn may be is decided in `core.worker.task`. A single report that took too
+# long three times, alone, becomes a failure of its task: nothing else would end it, and all other
+# outcomes would wait behind it. So does a single one whose commit the database refuses, by a
+# deferred constraint, say; `report` itself answers all other refusals.
 TOO_LONG = "57014"  # SQLSTATE of a statement that was cancelled
 REFUSED_AT_COMMIT = {"22", "23", "P0"}  # classes; 54 is the full queue of notifications
 

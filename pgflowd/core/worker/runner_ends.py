@@ -5,12 +5,6 @@ A runner whose task must end is checked for a result first, as one that lies in 
 counts; then it gets SIGTERM, is killed with its tree and reaped, and only then its task is
 reported: docs/background/runners.md, section 6. From SIGTERM on the outcome is settled, but what
 the handler returns all the same goes along with the report, for an undo.
-
-What a lifespan that fails changes: its runner cannot begin, and no task is to blame.
-
-The tasks of such a runner are given back, their attempts unspent, and no runner is started for a
-while that grows with each failure. Until one is ready the worker tells of E433, so its daemon is
-degraded; runners that have begun go on.
 """
 
 from __future__ import annotations
@@ -42,6 +36,11 @@ from pgflowd.core.worker.runner_state import (
 from pgflowd.core.worker.state import UnassignedTask, WorkerMode
 from pgflowd.core.worker.task import NEVER, Task, TaskReport
 
+# What a lifespan that fails changes: its runner cannot begin, and no task is to blame.
+#
+# The tasks of such a runner are given back, their attempts unspent, and no runner is started for a
+# while that grows with each failure. Until one is ready the worker tells of E433, so its daemon is
+# degraded; runners that have begun go on.
 CODE = "E433"
 NEXT = "correct it, then pgflowd reload; see pgflowd logs for the traceback"
 

@@ -4,11 +4,6 @@ What a runner sends at the end of its task, made safe to pass on.
 A runner's own frames are sound; but a handler shares its process and may write anything into the
 socket. So nothing from there reaches a report unless it has the right type, can be stored, and is
 no longer than a runner would send.
-
-What a handler asks its worker for, made safe to pass on.
-
-As with results (`core.worker.runner_result`), whatever a handler writes into the socket may arrive
-here. A request counts only if each of its fields is as a runner would send it.
 """
 
 from __future__ import annotations
@@ -52,6 +47,10 @@ from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
 
+# What a handler asks its worker for, made safe to pass on.
+#
+# As with results (`core.worker.runner_result`), whatever a handler writes into the socket may
+# arrive here. A request counts only if each of its fields is as a runner would send it.
 _KINDS = {each.value: each for each in HandlerRequest}
 _OF_CHECKPOINTS = (HandlerRequest.CHECKPOINTS, HandlerRequest.SAVE, HandlerRequest.DROP)
 _OF_RUNS = (HandlerRequest.START, HandlerRequest.RUNS)

@@ -3,8 +3,6 @@ State of the runners: each process, the tasks in it, and how far each of these i
 
 A runner has one task at a time, or several that share it. A task in a runner has a phase and a
 deadline of its own.
-
-How a runner, or a task in it, goes from one phase to another.
 """
 
 from __future__ import annotations
@@ -187,6 +185,7 @@ class RunnerPool(Part):
         return sum([len(each.tasks) for each in self.by_id.values() if each.phase is not starting])
 
 
+# How a runner, or a task in it, goes from one phase to another.
 def move(
     pool: RunnerPool, runner: RunnerState, phase: RunnerPhase, due_at: float = NEVER, **changes: Any
 ) -> None:

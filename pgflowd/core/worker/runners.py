@@ -3,19 +3,6 @@ The pool of runners: how many tasks it can take, and what the start of a runner 
 
 Which task goes to which runner is decided in `core.worker.claiming`, how runners end in
 `core.worker.runner_ends`.
-
-Room for processes: the runners of all flows share what their machine allows.
-
-A worker that cannot fork asks the others for room, through the supervisor. Each ends its idle
-runners, or, without any, the next one whose task ends, and forks nothing for a moment. When one
-that it ended is gone, it says so, and who was refused tries again.
-
-Large results: how many of them a worker has in memory.
-
-The socket of a runner announces a result of more than 256 KiB and stops there. From that moment
-its handler has finished, and no timeout ends it; but its result is read only when what the outbox
-has, and what is being read, leaves room for it. Until then it waits in its runner, which gets no
-other task. So a worker stays small however long the database takes.
 """
 
 from __future__ import annotations
@@ -44,6 +31,11 @@ from pgflowd.core.worker.runner_state import (
 from pgflowd.core.worker.state import WorkerMode, WorkerOptions, WorkerState
 from pgflowd.core.worker.task import NEVER, TaskReport
 
+# Room for processes: the runners of all flows share what their machine allows.
+#
+# A worker that cannot fork asks the others for room, through the supervisor. Each ends its idle
+# runners, or, without any, the next one whose task ends, and forks nothing for a moment. When one
+# that it ended is gone, it says so, and who was refused tries again.
 PAUSE_S = 0.5  # of our forks, so that the worker that asked forks first
 
 
@@ -275,6 +267,12 @@ def _measure_pace(pool: RunnerPool, took_s: float) -> None:
         pool.pace_s = max(pool.pace_s, took_s)
 
 
+# Large results: how many of them a worker has in memory.
+#
+# The socket of a runner announces a result of more than 256 KiB and stops there. From that moment
+# its handler has finished, and no timeout ends it; but its result is read only when what the outbox
+# has, and what is being read, leaves room for it. Until then it waits in its runner, which gets no
+# other task. So a worker stays small however long the database takes.
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of outputs; four turns full. A larger one is held alone
 LAST_LIMIT_S = 0.5  # of one that was announced as its runner was to be killed at its timeout
 READ_LIMIT_S = 30.0  # the runner only writes into a socket; even while the machine swaps

@@ -2,14 +2,6 @@
 How a worker stops: it drains, or ends its runners too, signs off, and leaves.
 
 After a drain or a stop began nothing is claimed, and every claimed task is reported or released.
-
-When a worker falls asleep: it has had no task for `sleep_after`, and no message becomes visible
-within it. Asked by the supervisor, it sleeps at once unless there is work.
-
-Before it does, it asks the database when the next message is due. If nothing has happened by the
-answer, it claims nothing more, signs off and ends (docs/background/supervision.md, rule 54). Its
-doorbell stays up, so whatever comes after the answer is seen by the supervisor and the sweeper
-(rule 55).
 """
 
 from __future__ import annotations
@@ -113,6 +105,13 @@ def leave(transition: WorkerTransition) -> None:
     transition.do(actions.Leave(*state.exit))
 
 
+# When a worker falls asleep: it has had no task for `sleep_after`, and no message becomes visible
+# within it. Asked by the supervisor, it sleeps at once unless there is work.
+#
+# Before it does, it asks the database when the next message is due. If nothing has happened by the
+# answer, it claims nothing more, signs off and ends (docs/background/supervision.md, rule 54). Its
+# doorbell stays up, so whatever comes after the answer is seen by the supervisor and the sweeper
+# (rule 55).
 AGAIN_S = 0.25  # to the next look, while a call is under way: most take less
 SOON_S = 1.0  # asked to sleep, it stays for a message that is due by then: to start takes as long
 

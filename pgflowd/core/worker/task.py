@@ -1,21 +1,4 @@
-"""
-A claimed task, and the report of what came of it.
-
-What the parts of a worker's state are made of.
-
-What handlers have told of their progress, on its way to the database.
-
-Of each task only the last value counts. All that are new are written at most once a second, by
-one side call (`core.worker.connections`). A value that is not known to be in the database goes with
-the report of its task. Whatever is lost or refused disturbs nobody.
-
-How the turns of a worker go, and so how large the next one may be.
-
-A turn is one call on the main connection: reports, and a claim. After a turn that another try
-alone does not mend, reports and claims travel apart, so that no outcome waits for a claim that
-fails. Reports that failed are sent again in halves; a claim that failed is tried again with one
-task, after a growing pause. Each success doubles the sizes again.
-"""
+"""A claimed task, and the report of what came of it."""
 
 from __future__ import annotations
 
@@ -109,6 +92,7 @@ class TaskReport:
         return self.progress is not None or self.printed is not None
 
 
+# What the parts of a worker's state are made of.
 NEVER = float("inf")
 
 
@@ -127,6 +111,11 @@ class Part:
         return copied
 
 
+# What handlers have told of their progress, on its way to the database.
+#
+# Of each task only the last value counts. All that are new are written at most once a second, by
+# one side call (`core.worker.connections`). A value that is not known to be in the database goes
+# with the report of its task. Whatever is lost or refused disturbs nobody.
 PAUSE_S = 1.0  # between two writes
 NO_VALUES: Mapping[int, bytes] = MappingProxyType({})
 
@@ -169,6 +158,12 @@ class ProgressValues(NamedTuple):
 NO_PROGRESS = ProgressValues()
 
 
+# How the turns of a worker go, and so how large the next one may be.
+#
+# A turn is one call on the main connection: reports, and a claim. After a turn that another try
+# alone does not mend, reports and claims travel apart, so that no outcome waits for a claim that
+# fails. Reports that failed are sent again in halves; a claim that failed is tried again with one
+# task, after a growing pause. Each success doubles the sizes again.
 MAX_REPORTS = 200  # of one call
 MAX_BYTES = 16 * 1024 * 1024  # of the outputs of one call; a larger one goes alone
 MAX_TASKS = 1_000_000  # no limit: `batch_size` is one

@@ -6,21 +6,6 @@ A handler may leave the session in any state: with another role, encoding, time 
 factory, or with something open. So the task is completed through a connection object of our own. A
 transaction that wrote nothing is only ended, and the worker reports the task as usual; likewise
 where the handler has committed by itself, or has closed the connection.
-
-Saves memos on the connection of their handler, so that what a memo's function wrote there is
-committed together with its result, or not at all.
-
-What the handler itself wrote before, in the same transaction, is committed too. A savepoint marks
-where the memo began, so that a function which fails undoes its own work alone. As in
-`runner.completion`, a connection object of our own does all this, whatever the handler did to its.
-
-Keeps the session of `ctx.conn()` for the next task of the runner.
-
-To open one takes the server 2 ms, and the first completion there 25 ms instead of 3, since each
-session plans for itself. So a session that ends in order stays open. Nothing that a handler did to
-it reaches the next one: not its settings, role, prepared statements, cursors, temporary tables,
-locks and channels. Its Python objects are cut off from it. A session in a pooler is closed, and
-one that no task has used for `KEPT_S`.
 """
 
 from __future__ import annotations
@@ -58,6 +43,13 @@ if TYPE_CHECKING:
     from pgflowd.processes.runner.context import RunnerContext
 
 
+# Keeps the session of `ctx.conn()` for the next task of the runner.
+#
+# To open one takes the server 2 ms, and the first completion there 25 ms instead of 3, since each
+# session plans for itself. So a session that ends in order stays open. Nothing that a handler did
+# to it reaches the next one: not its settings, role, prepared statements, cursors, temporary
+# tables, locks and channels. Its Python objects are cut off from it. A session in a pooler is
+# closed, and one that no task has used for `KEPT_S`.
 ELSEWHERE = ""  # a database without our schema
 KEPT_S = 5.0  # unused; others may need the server's connections more
 
@@ -353,6 +345,13 @@ def set_role(role: str) -> Query[None]:
     return Query("select set_config('role', %s, true)", (role,), lambda rows: None)
 
 
+# Saves memos on the connection of their handler, so that what a memo's function wrote there is
+# committed together with its result, or not at all.
+#
+# What the handler itself wrote before, in the same transaction, is committed too. A savepoint marks
+# where the memo began, so that a function which fails undoes its own work alone. As in
+# `runner.completion`, a connection object of our own does all this, whatever the handler did to
+# its.
 LOCKED_NAP_S = 0.02  # between two tries while another session has the task
 
 _HAS_WRITTEN = "select pg_current_xact_id_if_assigned() is not null"

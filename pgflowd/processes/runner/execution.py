@@ -1,11 +1,4 @@
-"""
-What each execution of a handler begins and ends with: its arguments, and how it is told.
-
-Writes the traceback of what a handler raised: the user's calls, and those of libraries below.
-
-Calls of pgflowd are left out wherever they stand, and what asyncio does before it enters the
-handler. A failed attempt is reported with it, and `run_flow` shows it.
-"""
+"""What each execution of a handler begins and ends with: its arguments, and how it is told."""
 
 from __future__ import annotations
 
@@ -30,6 +23,10 @@ from pgflowd.host import open_telemetry
 from pgflowd.host.channel import Frame, pack
 from pgflowd.processes.runner.context import RunnerContext
 
+# Writes the traceback of what a handler raised: the user's calls, and those of libraries below.
+#
+# Calls of pgflowd are left out wherever they stand, and what asyncio does before it enters the
+# handler. A failed attempt is reported with it, and `run_flow` shows it.
 MAX_FRAMES = 1000  # Python's own recursion limit
 
 _PACKAGE = Path(__file__).parents[2]

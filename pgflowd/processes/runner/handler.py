@@ -6,13 +6,6 @@ written to stderr even when the handler computes in C and holds the interpreter.
 awaits is on no stack, so its awaited frames are written too. SIGTERM ends the process between
 tasks, and before a handler has begun, but not while a result is on its way. An async handler gets a
 new event loop, which is gone before the next handler runs.
-
-What a flow's lifespan yields, `ctx.resources`, and the event loop in which an async one lives.
-
-A sync lifespan leaves the loops of async handlers as they are: each has one of its own, or shares
-one with others. An async lifespan is begun and ended by one asyncio task, so that it may hold a
-task group; its loop stays as long as the process, and async handlers run in it. What they leave in
-the loop is cancelled, and what the lifespan has begun is not.
 """
 
 from __future__ import annotations
@@ -32,6 +25,12 @@ from typing import Any
 
 from pgflowd.core.definition.spec import LifespanSpec
 
+# What a flow's lifespan yields, `ctx.resources`, and the event loop in which an async one lives.
+#
+# A sync lifespan leaves the loops of async handlers as they are: each has one of its own, or shares
+# one with others. An async lifespan is begun and ended by one asyncio task, so that it may hold a
+# task group; its loop stays as long as the process, and async handlers run in it. What they leave
+# in the loop is cancelled, and what the lifespan has begun is not.
 CLOSE_LIMIT_S = 0.2  # for what handlers left in the loop to end
 _NO_YIELD = "it ended without a yield"
 

@@ -5,13 +5,6 @@ A check after each task takes some ten microseconds. It finds threads, child pro
 as the runner is a subreaper), a changed environment, working directory, umask or signal handler, an
 alarm that is set, a stdout or stderr that was replaced or closed, and much more memory than after
 the first task. It cannot find changes of module globals; `isolation = "task"` is for these.
-
-Ends the helper processes that `multiprocessing` starts on its own.
-
-Its fork server and its resource tracker live as long as the process that used them, and clean up
-when their pipe is closed. After a task they would count as children left behind, and if killed
-they would leave directories and shared memory. Python has no public call for this: where the
-private names differ, the helpers are killed like any child.
 """
 
 from __future__ import annotations
@@ -30,6 +23,12 @@ from typing import Any
 
 from pgflowd.host.process_tree import children, kill_adopted, reap
 
+# Ends the helper processes that `multiprocessing` starts on its own.
+#
+# Its fork server and its resource tracker live as long as the process that used them, and clean up
+# when their pipe is closed. After a task they would count as children left behind, and if killed
+# they would leave directories and shared memory. Python has no public call for this: where the
+# private names differ, the helpers are killed like any child.
 LIMIT_S = 2.0  # to end; 20 ms are usual
 
 

@@ -3,8 +3,6 @@ Standard output and standard error of a process in which several tasks may share
 
 What a task prints goes to the worker line by line, under the task's own token. What no task prints,
 and what is written past these streams, by C code or by a child process, goes to the pipe.
-
-Sends what handlers log to the worker, as much of it as a worker can read besides its work.
 """
 
 from __future__ import annotations
@@ -98,6 +96,7 @@ class TaskStream(io.TextIOWrapper):
         return len(text)
 
 
+# Sends what handlers log to the worker, as much of it as a worker can read besides its work.
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
 MAX_LOGGER_CHARS = 200  # of the name of its logger
 LATE_LINES = 100  # a second, of what is too much for the log: its last lines are kept

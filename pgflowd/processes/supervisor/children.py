@@ -5,11 +5,6 @@ The end of a child is handled in the order of docs/background/supervision.md, ru
 is left in its channel is read; all processes of its Unix session, and strays, are killed; when they
 are gone its status is collected; only then is it reported. Nothing here waits: `reap` is called
 repeatedly until it returns the child. Children are identified by pidfd (rule 10).
-
-The specifications and main functions of the supervisor's children.
-
-A fingerprint covers all settings that a child depends on, so that a reload replaces exactly the
-children that would differ. The main functions are called in the forked child.
 """
 
 from __future__ import annotations
@@ -260,6 +255,11 @@ class Children:
                 os.waitpid(pid, os.WNOHANG)
 
 
+# The specifications and main functions of the supervisor's children.
+#
+# A fingerprint covers all settings that a child depends on, so that a reload replaces exactly the
+# children that would differ. The main functions are called in the forked child.
+#
 # called with channel, settings, log, and if it is a worker, its flow and its id if it has slept
 MAINS: dict[ChildKind, Callable[..., int]] = {
     LISTENER: listener.main,

@@ -6,11 +6,6 @@ starts one that sleeps, and what the sweeper reads for a worker goes to that one
 sender may not send counts as its crash (docs/background/supervision.md, rule 47). The ids of ended
 workers are kept until the sweeper has confirmed that their tasks are released, also while the
 sweeper restarts (rule 12).
-
-Wakes sleeping workers, and tells the sweeper which workers sleep.
-
-The tree knows who sleeps; the sweeper is told of each change. A sweeper that has just started is
-told of all, so it looks at their queues at once, and nothing is missed while there was none.
 """
 
 from __future__ import annotations
@@ -187,6 +182,10 @@ class Inbox:
                     self._supervisor.children.send(process, message)
 
 
+# Wakes sleeping workers, and tells the sweeper which workers sleep.
+#
+# The tree knows who sleeps; the sweeper is told of each change. A sweeper that has just started is
+# told of all, so it looks at their queues at once, and nothing is missed while there was none.
 class SleepingWorkers:
     """The workers that sleep, as the sweeper was told of them."""
 

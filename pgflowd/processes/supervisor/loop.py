@@ -7,13 +7,6 @@ performed here. It imports no user code and holds no database connection, so nei
 Its parts are `children` (processes), `inbox` (their messages), `reload` (discovery and reload),
 `control` (control socket), `sleeping` (workers that sleep), `status`, and `announcer` (log and
 service manager).
-
-Makes a process the supervisor (socket, log, rights), then starts its loop.
-
-Everything that can be refused is refused here, before any child is started: another daemon
-with the same control socket (SocketInUse), a runtime directory of another user. Processes that an
-earlier daemon left running are killed. Signals are handled before all else, by `take_signals`.
-The process must have no other children: the supervisor would kill them as strays.
 """
 
 from __future__ import annotations
@@ -286,6 +279,12 @@ class SupervisorLoop:
         self.control.close()
 
 
+# Makes a process the supervisor (socket, log, rights), then starts its loop.
+#
+# Everything that can be refused is refused here, before any child is started: another daemon with
+# the same control socket (SocketInUse), a runtime directory of another user. Processes that an
+# earlier daemon left running are killed. Signals are handled before all else, by `take_signals`.
+# The process must have no other children: the supervisor would kill them as strays.
 SIGNALS = (
     signal.SIGTERM,
     signal.SIGINT,

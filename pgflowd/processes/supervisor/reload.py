@@ -4,11 +4,6 @@ The supervisor's discovery, at the start and for each reload.
 It reads the config again, starts a discovery, and passes the result to `core.supervision.reload`.
 An error in the config changes nothing (docs/background/supervision.md, rule 43); at the start it
 ends the daemon. Keys that cannot be reloaded keep their values and are reported (rule 44).
-
-The check whether changed flows can be served, before a reload replaces their workers.
-
-A process of its own asks the database (`processes.discovery`). If it fails, or takes longer
-than a statement may, the flows count as refused: what works goes on.
 """
 
 from __future__ import annotations
@@ -60,6 +55,10 @@ if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
 
+# The check whether changed flows can be served, before a reload replaces their workers.
+#
+# A process of its own asks the database (`processes.discovery`). If it fails, or takes longer than
+# a statement may, the flows count as refused: what works goes on.
 class DefinitionCheck:
     """One check of flows of a reload: of those whose shape has changed, and of other versions."""
 

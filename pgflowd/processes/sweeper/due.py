@@ -8,11 +8,6 @@ task or run that cannot go on is tried again by the database; until then it is a
 
 All is done in one call, as long as that succeeds. Once it fails, what is due of each kind has a
 call and a portion of its own; what fails alone is postponed, and is such a problem, too.
-
-Lets schedules tick: computes their ticks up to the database's time, and has it start the runs.
-
-Several sweepers may do so at once, and die at any moment: the database lets one of them begin, and
-starts each tick's run once. A schedule that starts no run is a problem, E327.
 """
 
 from __future__ import annotations
@@ -52,6 +47,10 @@ from pgflowd.db.schedules import (
 from pgflowd.errors import PgflowdError, Problem
 from pgflowd.host.logs import Log
 
+# Lets schedules tick: computes their ticks up to the database's time, and has it start the runs.
+#
+# Several sweepers may do so at once, and die at any moment: the database lets one of them begin,
+# and starts each tick's run once. A schedule that starts no run is a problem, E327.
 MAX_SCHEDULES = 60  # of one look, so that nothing else that is due waits for long
 TOGETHER = 20  # in one transaction: a commit takes longer than a start
 UNREADABLE_S = 60.0  # until one that cannot be computed is looked at again: zones may be installed

@@ -5,18 +5,6 @@ and clock before each sweep.
 It reports as problems clocks that differ (W312), `synchronous_commit` off (W315), a connection
 without encryption (W316), a notification queue that is not emptied (E319), what keeps dead rows
 (E321), and a server without a free connection (E310), at once when one was refused.
-
-Writes the daemon's row, so that its status can be seen from anywhere.
-
-The sweeper asks the supervisor for the status document, gets it in parts, and writes it; the
-supervisor also sends it unasked when the daemon ends. Nothing is kept: a sweeper that was killed
-asks anew. An older schema has no such rows, and a role may lack the right: then nothing is written
-until the next connection.
-
-Counts what waits, for `status` and the metrics, and adds old minutes of the statistics up to hours.
-
-What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328),
-a flow that is paused (W330), runs that wait for each other (W332).
 """
 
 from __future__ import annotations
@@ -167,6 +155,12 @@ def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
     return problems
 
 
+# Writes the daemon's row, so that its status can be seen from anywhere.
+#
+# The sweeper asks the supervisor for the status document, gets it in parts, and writes it; the
+# supervisor also sends it unasked when the daemon ends. Nothing is kept: a sweeper that was killed
+# asks anew. An older schema has no such rows, and a role may lack the right: then nothing is
+# written until the next connection.
 class DaemonRow:
     """The parts that have come, and when the next are asked for."""
 
@@ -222,6 +216,11 @@ class DaemonRow:
         return tell_daemon(dumps(stored(status, self._log.without_secrets)))
 
 
+# Counts what waits, for `status` and the metrics, and adds old minutes of the statistics up to
+# hours.
+#
+# What waits for a person is a problem: tasks in quarantine (W329), needs that no worker has (W328),
+# a flow that is paused (W330), runs that wait for each other (W332).
 ROLL_UP_EVERY_S = 3600.0
 
 

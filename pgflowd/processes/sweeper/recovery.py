@@ -5,13 +5,6 @@ whose message is gone.
 Each part takes so many at once as `core.sweeper` says. What cannot be given back alone is put
 off: a stalled task keeps its lease for another minute; where only a page of a table is known the
 next one is looked at.
-
-Looks after sleeping workers: at their queues, their rows and their doorbells.
-
-All queues that are due are looked at in one statement. Workers with a visible message are woken; of
-others it is told when the next one will be visible. Their rows are renewed, since they count as
-served. Their doorbells are kept up until they wake; one that the server had lost is proved as
-workers do (docs/background/doorbells.md).
 """
 
 from __future__ import annotations
@@ -201,6 +194,12 @@ class Recovery:
         return self._settings.recovery.recovery_interval_s
 
 
+# Looks after sleeping workers: at their queues, their rows and their doorbells.
+#
+# All queues that are due are looked at in one statement. Workers with a visible message are woken;
+# of others it is told when the next one will be visible. Their rows are renewed, since they count
+# as served. Their doorbells are kept up until they wake; one that the server had lost is proved as
+# workers do (docs/background/doorbells.md).
 FULL_S = 0.1  # by then a full channel has room again
 AGAIN_S = 1.0  # to the next look at transactions that have missed a doorbell
 

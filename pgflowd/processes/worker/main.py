@@ -6,10 +6,6 @@ the decisions of `core.worker.decide`, and actions which are started and never w
 deadline holds even while the database hangs. It runs no user code and takes orders from its
 channel alone; when the supervisor has ended it kills its runners and ends. It is the only process
 with asyncio.
-
-The mailbox: events that the engine has not seen yet, for a loop of asyncio.
-
-A loop that takes events which are there does not let other tasks run; only an empty mailbox waits.
 """
 
 from __future__ import annotations
@@ -86,6 +82,10 @@ from pgflowd.processes.worker.startup import (
 )
 
 
+# The mailbox: events that the engine has not seen yet, for a loop of asyncio.
+#
+# A loop that takes events which are there does not let other tasks run; only an empty mailbox
+# waits.
 class Mailbox:
     """Events that the engine has not seen yet."""
 

@@ -5,11 +5,6 @@ The engine decides what is counted. Of the last minute, counts are kept by the s
 of the last few thousand tasks. How many tasks wait is known from renewals of leases, and from the
 sweeper; a claim that got less than it asked for has seen that none do, so that the numbers do not
 lag behind.
-
-Gathers what a worker's reports have ended, and sends it to the exporter as one portion.
-
-What some turns have ended goes together, so that the exporter is seldom woken up and that tasks
-for runners come first. A worker that is killed loses what is here.
 """
 
 from __future__ import annotations
@@ -185,6 +180,10 @@ def _share(values: list[float], share: float) -> float | None:
     return round(values[min(len(values) - 1, int(share * len(values)))], 6)
 
 
+# Gathers what a worker's reports have ended, and sends it to the exporter as one portion.
+#
+# What some turns have ended goes together, so that the exporter is seldom woken up and that tasks
+# for runners come first. A worker that is killed loses what is here.
 WAIT_S = 0.05  # from a turn to the spans of what it has ended
 ENOUGH = 256  # reports do not wait for more; a datagram has room for twice as many
 

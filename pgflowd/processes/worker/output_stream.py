@@ -5,12 +5,6 @@ All that runners write passes here on its way to the log. While no run is follow
 test of an empty dictionary. Lines go to the followers as side calls (`core.worker.connections`), a
 few at once; lines that find no room are dropped and counted, so neither handlers nor reports ever
 wait. Secrets are hidden as in the log.
-
-Writes what handlers print and log to the log, no faster than a worker can besides its work.
-
-A line becomes a record of some hundred bytes, which costs 20 to 40 µs of the loop that also renews
-leases. So lines beyond the pace wait for their turn, a few at a time. While too many wait,
-further ones are not read as lines, but counted (`room`).
 """
 
 from __future__ import annotations
@@ -26,6 +20,11 @@ from pgflowd.core.output_stream import FollowedRuns, LinePace
 from pgflowd.core.worker import events
 from pgflowd.host.logs import Log
 
+# Writes what handlers print and log to the log, no faster than a worker can besides its work.
+#
+# A line becomes a record of some hundred bytes, which costs 20 to 40 µs of the loop that also
+# renews leases. So lines beyond the pace wait for their turn, a few at a time. While too many wait,
+# further ones are not read as lines, but counted (`room`).
 AT_ONCE = 1000
 PER_S = 2000  # a twentieth of a core
 TURN_S = 0.025  # between two turns of lines that wait

@@ -5,13 +5,6 @@ Lines come by two pipes, records of `logging` by the runner's socket, and so do 
 that share a runner, since a pipe does not tell whose a line is. Up to 1 MiB of each task is logged;
 the rest is counted: neither side waits for the log. The last lines of each task are kept for its
 report (`core.output_stream`), also beyond what is logged.
-
-One of a runner's pipes, stdout or stderr, as the worker reads it.
-
-Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
-becomes a record of some hundred bytes. The rest is counted, and read in large pieces, with pauses;
-its last bytes are kept if they are wanted, else it is moved to /dev/null by `splice`, without being
-read. A dying runner writes its stack there.
 """
 
 from __future__ import annotations
@@ -35,6 +28,12 @@ from pgflowd.core.traces import span_of
 from pgflowd.core.worker.run_log import naming
 from pgflowd.core.worker.task import Task
 
+# One of a runner's pipes, stdout or stderr, as the worker reads it.
+#
+# Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
+# becomes a record of some hundred bytes. The rest is counted, and read in large pieces, with
+# pauses; its last bytes are kept if they are wanted, else it is moved to /dev/null by `splice`,
+# without being read. A dying runner writes its stack there.
 PIECE = 64 * 1024
 WIDE = 16 * PIECE  # what the pipe of a flood holds, so that it is read in few pieces
 PAUSE_S = 0.01  # between two of these: 100 MB/s
