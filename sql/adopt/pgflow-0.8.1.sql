@@ -1,8 +1,26 @@
 -- Brings the tables and the type of pgflow 0.8.1 to ours, once its functions are gone. What is in them
 -- stays: flows, runs, tasks, workers. Open runs go on, so each completed step gets the output that 0.8.1
--- puts together of its tasks each time. Nobody reads or writes meanwhile.
-lock table pgflow.flows, pgflow.steps, pgflow.deps, pgflow.runs, pgflow.step_states, pgflow.step_tasks,
-           pgflow.workers in access exclusive mode;
+-- puts together of its tasks each time. Nobody reads or writes meanwhile: all locks are taken at once, or none.
+-- Each try waits for less than PostgreSQL takes to find a deadlock, so that no call of another program is
+-- the one that is ended.
+do $$
+declare
+  patience text := current_setting('lock_timeout');
+begin
+  for try in 1..60 loop
+    begin
+      set local lock_timeout = '200ms';
+      lock table pgflow.flows, pgflow.steps, pgflow.deps, pgflow.runs, pgflow.step_states,
+                 pgflow.step_tasks, pgflow.workers in access exclusive mode;
+      perform set_config('lock_timeout', patience, true);
+      return;
+    exception when lock_not_available then
+      perform pg_sleep(0.1 * random());
+    end;
+  end loop;
+  raise exception 'the tables of schema pgflow were never free at once' using errcode = '55P03';
+end
+$$;
 
 alter type pgflow.step_task_record add attribute flow_input jsonb;
 
