@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from uuid import uuid4
 
@@ -149,7 +150,11 @@ def test_after_any_statement_that_fails_their_worker_is_still_served(
     apply, left = migration._apply, [0]
 
     def interrupted(conn: Connection, file: migration.SqlFile) -> None:
-        parts = file.text.split(";\n") if file.path.startswith("adopt/") else [file.text]
+        parts = (
+            re.split(r";\n(?! |begin|end)", file.text)
+            if file.path.startswith("adopt/")
+            else [file.text]
+        )
         for part in parts:
             if left[0] == 0:
                 raise KeyboardInterrupt

@@ -89,15 +89,13 @@ class Engine:
         return [each.token for each in self._state.leases()]
 
     def outputs(self) -> list[int]:
-        """
-        The sizes of all outputs that it has in memory, or is reading; not of those that came from
-        tasks it was ending, which it keeps until their runners have ended.
-        """
-        reports = [*self._state.outbox.sending, *self._state.outbox.reports]
+        """The sizes of all outputs in memory or being read, but for those of tasks being ended."""
+        outbox = self._state.outbox
         runners = self._state.runners.by_id.values()
         tasks = [each for runner in runners for each in runner.tasks.values()]
         self._kept |= {each.task.token for each in tasks if each.output}
         reading = [each.result_bytes for each in tasks if each.phase is TaskPhase.SENDING]
+        reports = [*outbox.sending, *outbox.reports]
         counted = [each for each in reports if each.task.token not in self._kept]
         return reading + [len(each.output) for each in counted if each.output]
 

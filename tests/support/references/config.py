@@ -87,21 +87,16 @@ def config_page() -> str:
 
 
 def _section(title: str, section: type, keys: dict[str, tuple[str, Key]]) -> list[str]:
-    rows = [[code(name), _default(key), _means(key)] for name, (_, key) in keys.items()]
+    rows = [
+        [code(name), code(toml_value(key.default)), f"{prose(key.doc)} ({key.means})"]
+        for name, (_, key) in keys.items()
+    ]
     about = (section.__doc__ or "").strip()
     return [f"## {title}", paragraph(about), table(("key", "default", "is"), rows)]
 
 
 def _names(names: str) -> str:
     return ", ".join(each if each == "…" else code(each) for each in names.split(", "))
-
-
-def _default(key: Key) -> str:
-    return code(toml_value(key.default))
-
-
-def _means(key: Key) -> str:
-    return f"{prose(key.doc)} ({key.means})"
 
 
 def config_file() -> str:
