@@ -28,7 +28,7 @@ import psycopg
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.task import TaskReport
-from pgflowd.db import due, flows, runs, tasks, waits
+from pgflowd.db import flows, runs, tasks, waits
 from pgflowd.db.doctor import DoctorRequest, examine
 from pgflowd.db.query import Query, execute
 from pgflowd.embedded import EmbeddedPostgres
@@ -150,7 +150,7 @@ def _sweep(db: Grown) -> Act:
     def act() -> None:
         db.do(tasks.sweep())
         db.do(tasks.resend(None, 500))
-        db.do(due.process_due())
+        db.do(waits.process_due())
         db.do(waits.refill_limits(None, 1000))
         db.do(waits.waiting_tasks())
 

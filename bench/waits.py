@@ -33,7 +33,7 @@ from psycopg.types.json import Jsonb
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import Wait, WaitKind
 from pgflowd.core.worker.task import TaskReport
-from pgflowd.db import due, schema, tasks
+from pgflowd.db import schema, tasks, waits
 from pgflowd.db.connection import connect
 from pgflowd.db.query import execute
 from pgflowd.embedded import EmbeddedPostgres
@@ -101,19 +101,19 @@ class Waiting:
         wait = Wait(WaitKind.SLEEP, checkpoint="sleep 1", in_s=0.0)
         suspended = [TaskReport(task, Outcome.SUSPENDED, wait=wait) for task in claimed]
         self.timed("report that suspends ten", lambda: self.do(tasks.report(suspended)))
-        self.timed("look that frees ten", lambda: self.do(due.process_due()))
+        self.timed("look that frees ten", lambda: self.do(waits.process_due()))
         again = self._claim()
         assert len(again) == 10, f"{len(again)} tasks were freed"
         reports = [TaskReport(task, Outcome.COMPLETED, b"1") for task in again]
         self.timed("report of ten", lambda: self.do(tasks.report(reports)))
-        self.timed("look at nothing due", lambda: self.do(due.process_due()))
+        self.timed("look at nothing due", lambda: self.do(waits.process_due()))
         self.timed("idle sweep", lambda: self.do(tasks.sweep()))
 
     def freed_s(self, count: int) -> float:
         """The time in which so many that are due at once get their messages."""
         self.fill(count, "-1 s")
         began, done = time.perf_counter(), 0
-        while found := self.do(due.process_due()).done:
+        while found := self.do(waits.process_due()).done:
             done += found
         assert done == count, f"{done} of {count} were freed"
         return time.perf_counter() - began

@@ -7,7 +7,7 @@
 
 `Client()` uses the libpq environment or, in a handler, the daemon's database.
 `Client(conn)` and `conn=` take a connection of psycopg or of another library, or a session
-(`db.foreign_connections`): it is never committed, rolled back or closed, and no run can be waited
+(`db.client_connections`): it is never committed, rolled back or closed, and no run can be waited
 for on it, since nothing happens before its commit. A client with a URL keeps a few connections for
 the next call. All that it does is to perform operations of `db`.
 """
@@ -59,12 +59,12 @@ from pgflowd.db.client_connections import (
     Connection,
     Given,
     RunId,
+    library_of,
 )
 from pgflowd.db.connection import connect
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import list_flows
 from pgflowd.db.following import Follower, Glance
-from pgflowd.db.foreign_connections import library_of
 from pgflowd.db.operations import Operation, as_operation, perform
 from pgflowd.db.performing import follow_sync, foreign, run_sync
 from pgflowd.db.run_details import RunEvents

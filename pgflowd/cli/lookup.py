@@ -43,7 +43,7 @@ def check_task_word(text: str) -> re.Match[str]:
 
 def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     """The id of the run that a word names."""
-    from pgflowd.db import lookup as stored
+    from pgflowd.db import run_search as stored
 
     with _as_usage():
         return stored.find_run(conn, text)
@@ -62,7 +62,7 @@ def find_task(conn: psycopg.Connection[Any], text: str) -> TaskKey:
 
 def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     """The slugs of all flows in the database; none if the role may not read them."""
-    from pgflowd.db import lookup as stored
+    from pgflowd.db import run_search as stored
 
     return stored.flow_slugs(conn)
 

@@ -116,7 +116,7 @@ def shortage(
 # What hinders the work of a whole database: a full queue of notifications, and what holds dead
 # rows.
 #
-# `db.obstacles` reads the facts. The sweeper reports them to `status`; `doctor` prints them.
+# `db.daemons` reads the facts. The sweeper reports them to `status`; `doctor` prints them.
 MAX_SHARE = 0.1  # of the notification queue; while all listeners read it is a thousandth
 OLD_S = 300.0  # longer than any transaction of pgflowd
 MANY_TRANSACTIONS = 100_000  # since a snapshot; fewer leave too few dead rows to slow claims down

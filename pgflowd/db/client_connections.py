@@ -1,14 +1,28 @@
 """
 The connections of a client: its own ones, of which it keeps a few, and those of its caller.
+
+These may be of other libraries, in whose transactions `db.performing` executes operations:
+
+| object | library |
+|---|---|
+| `Session`, `Connection`, `scoped_session`, and those of `sqlalchemy.ext.asyncio` | SQLAlchemy 2 |
+| `Connection`, also one of a pool | asyncpg |
+| `connection`, `connections["default"]` | Django |
+
+A library is found by the modules of the object's classes, and is never imported here before its
+user has imported it. Nothing is committed or rolled back. Parameters go to the driver as
+parameters. JSON goes and comes as text, since applications may set codecs of their own for it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import selectors
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from enum import Enum
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
@@ -17,9 +31,221 @@ import psycopg
 from pgflowd.core import context
 from pgflowd.core.text import with_article
 from pgflowd.db import runs
-from pgflowd.db.foreign_connections import AsyncForeign, Foreign, django_connection, library_of
+from pgflowd.db.errors import ServerError, server_error_of, translation_of
 from pgflowd.db.operations import Operation
+from pgflowd.db.query import Query
 from pgflowd.errors import RunError
+
+_MARK = re.compile(r"%%|%s(::jsonb(?:\[\])?)?")
+_LONE_COLON = re.compile(r"(?<!:):(?=\w)")  # SQLAlchemy would take it for a parameter
+_IN_QUOTES = re.compile(r'["\\]')
+# drivers that do not know UUIDs, or take the text `null` in a list for NULL
+_NEED_TEXTS = ("psycopg2", "pg8000")
+
+
+class Library(Enum):
+    """Whose connection it is."""
+
+    SQLALCHEMY = "SQLAlchemy"
+    SQLALCHEMY_ASYNC = "SQLAlchemy's asyncio"
+    ASYNCPG = "asyncpg"
+    DJANGO = "Django"
+
+    @property
+    def is_async(self) -> bool:
+        return self in (Library.SQLALCHEMY_ASYNC, Library.ASYNCPG)
+
+
+class SqlalchemySession(Protocol):
+    """A `Session` or `Connection` of SQLAlchemy."""
+
+    def execute(self, statement: Any, /) -> Any: ...
+    def scalar(self, statement: Any, /) -> Any: ...
+    def commit(self) -> None: ...
+
+
+class SqlalchemyAsyncSession(Protocol):
+    """An `AsyncSession` or `AsyncConnection` of SQLAlchemy."""
+
+    def execute(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def scalar(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """A `Connection` of asyncpg."""
+
+    def is_in_transaction(self) -> bool: ...
+    def get_server_pid(self) -> int: ...
+
+
+class PooledAsyncpgConnection(Protocol):
+    """One of a pool of asyncpg; what it has is found at run time."""
+
+    def __getattr__(self, attr: str, /) -> Any: ...
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connection`."""
+
+    in_atomic_block: bool
+
+    def cursor(self) -> Any: ...
+
+
+Foreign: TypeAlias = SqlalchemySession | DjangoConnection
+AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
+
+
+def library_of(database: object) -> Library | None:
+    """Whose connection an object is; None if it is none that is known."""
+    for kind in type(database).__mro__:
+        module, name = kind.__module__, kind.__name__
+        if module.startswith("sqlalchemy.ext.asyncio"):
+            is_one = name in ("AsyncSession", "AsyncConnection", "async_scoped_session")
+            return Library.SQLALCHEMY_ASYNC if is_one else None
+        if module.startswith(("sqlalchemy.orm", "sqlalchemy.engine")):
+            is_one = name in ("Session", "scoped_session", "Connection")
+            if is_one:
+                return Library.SQLALCHEMY
+        if (module, name) in _OF_ASYNCPG:
+            return Library.ASYNCPG
+        if (module, name) in _OF_DJANGO:
+            return Library.DJANGO
+    return None
+
+
+_OF_ASYNCPG = {("asyncpg.connection", "Connection"), ("asyncpg.pool", "PoolConnectionProxy")}
+_OF_DJANGO = {
+    ("django.db.backends.base.base", "BaseDatabaseWrapper"),
+    ("django.utils.connection", "ConnectionProxy"),
+}
+
+
+def django_connection(using: str) -> DjangoConnection:
+    """This thread's connection of Django with a name of its settings."""
+    from django.db import connections
+
+    found: DjangoConnection = connections[using]
+    return found
+
+
+def pool_of(connection: Any) -> object:
+    """What is asked only once whether its schema serves us: a pool, or what stands for one."""
+    engine = getattr(connection, "engine", None)  # of SQLAlchemy
+    if engine is not None:
+        return getattr(engine, "sync_engine", engine)
+    operations = getattr(connection, "ops", None)  # of Django
+    return operations.connection if operations else getattr(connection, "_con", connection)
+
+
+def for_django(query: Query[Any]) -> tuple[str, list[Any]]:
+    """A statement as Django takes it, and its parameters."""
+    sql = with_marks(query.sql.replace("%%", "%%%%"), lambda nr: "%s")
+    return sql, _as_texts(query.params)
+
+
+def with_marks(sql: str, mark: Callable[[int], str]) -> str:
+    """The SQL with a driver's marks of parameters, counted from 0; JSON is sent as text."""
+    count = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[0] == "%%":
+            return "%"
+        count += 1
+        cast = found[1]
+        as_text = "" if not cast else "::text[]" if cast.endswith("[]") else "::text"
+        return mark(count - 1) + as_text + (cast or "")
+
+    return _MARK.sub(replaced, sql)
+
+
+def for_sqlalchemy(query: Query[Any], driver: str) -> tuple[Any, dict[str, Any]]:
+    """A statement of SQLAlchemy with named parameters, and their values."""
+    from sqlalchemy import text
+
+    plain = _LONE_COLON.sub(r"\:", query.sql)
+    params = _as_texts(query.params) if driver in _NEED_TEXTS else query.params
+    values = {f"pgflowd_{nr}": value for nr, value in enumerate(params)}
+    # in parentheses, as it takes `:name::type` for no parameter
+    return text(with_marks(plain, lambda nr: f"(:pgflowd_{nr})")), values
+
+
+def _as_texts(params: Sequence[Any]) -> list[Any]:
+    """Parameters with texts in place of UUIDs and arrays, which PostgreSQL reads alike."""
+    return [
+        _array_text(value)
+        if isinstance(value, list)
+        else str(value)
+        if isinstance(value, UUID)
+        else value
+        for value in params
+    ]
+
+
+def _array_text(values: Sequence[Any]) -> str:
+    """An array as PostgreSQL writes it."""
+    quoted = (
+        "NULL" if each is None else '"' + _IN_QUOTES.sub(r"\\\g<0>", str(each)) + '"'
+        for each in values
+    )
+    return "{" + ",".join(quoted) + "}"
+
+
+def refuse_other_server(name: str) -> None:
+    """Raise TypeError unless the server is PostgreSQL, by its library's name for it."""
+    if name != "postgresql":
+        raise TypeError(f"the connection is to {name}; runs are in PostgreSQL, so pass one to that")
+
+
+# errors
+
+
+@contextmanager
+def translated_foreign() -> Iterator[None]:
+    """Raise errors of the database as errors of pgflowd, where there is a translation."""
+    try:
+        yield
+    except Exception as error:
+        found = next(filter(None, map(_server_error, _causes(error))), None)
+        translation = found and translation_of(found)
+        if translation is None:
+            raise
+        raise translation from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, the driver's own in it, and what caused them."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        pending += [getattr(one, "orig", None), one.__cause__]
+
+
+def _server_error(error: BaseException) -> ServerError | None:
+    """What a driver tells of an error of the server; None if it is none, or not the driver's."""
+    if isinstance(error, psycopg.Error):
+        return server_error_of(error)
+    diag = getattr(error, "diag", None)
+    if diag is not None and getattr(error, "pgcode", None):  # psycopg2
+        return ServerError(error.pgcode, diag.message_primary or str(error), diag.message_hint,  # type: ignore[attr-defined]
+                           diag.message_detail, diag.context, diag.schema_name,
+                           diag.constraint_name)  # fmt: skip
+    if isinstance(getattr(error, "sqlstate", None), str) and hasattr(error, "constraint_name"):
+        names = ("sqlstate", "message", "hint", "detail", "context", "schema_name",
+                 "constraint_name")  # fmt: skip
+        return ServerError(*(getattr(error, name, None) for name in names))  # asyncpg
+    fields = error.args[0] if error.args else None
+    if isinstance(fields, dict) and "C" in fields and "M" in fields:  # pg8000
+        return ServerError(*map(fields.get, "CMHDWsn"))
+    return None
+
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]

@@ -29,9 +29,14 @@ from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
-from pgflowd.db.daemons import finding_of_connections
+from pgflowd.db.daemons import (
+    finding_of_connections,
+    idle_slots,
+    oldest_snapshots,
+    oldest_transactions,
+    queue_share,
+)
 from pgflowd.db.flows import list_flows
-from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import Query, database_time, execute, fetch_value
 from pgflowd.db.runs import kept
 from pgflowd.db.schedules import list_schedules

@@ -1,5 +1,6 @@
 """
-The operations of clients on runs. The one that follows runs is in `db.following`.
+The operations of clients on runs, and `calling`, the call of a verb's SQL function. The operation
+that follows runs is in `db.following`.
 
 An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Notices`,
 `Now`) and receives the result of each; errors are thrown into it. `db.performing` and
@@ -11,26 +12,89 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from pgflowd.core.definition.schedule import Schedule, given_faults
 from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.documents.schedules import Fired
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.core.json import encode
 from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.values import encode_value
-from pgflowd.core.verbs import ADD_SCHEDULE, ANSWER, FIRE, SIGNAL, Returned, SignalReceipt, Verb
+from pgflowd.core.verbs import (
+    ADD_SCHEDULE,
+    ANSWER,
+    FIRE,
+    SIGNAL,
+    Argument,
+    Kind,
+    Returned,
+    SignalReceipt,
+    Target,
+    Verb,
+)
 from pgflowd.core.waiting import check_dedup, check_signal_name
-from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
+from pgflowd.core.wishes import NEVER, CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import history, runs
-from pgflowd.db.query import Query, Together
-from pgflowd.db.verbs import calling
+from pgflowd.db.query import MOMENT, Query, Rows, Together, only
 from pgflowd.errors import BadDependency, FlowError, MapInput, NotFound, RunExists, UnknownFlow
+
+_PLACES = {Kind.MOMENT: MOMENT, Kind.JSON: "%s::jsonb", Kind.WORDS: "%s::text[]",
+           Kind.RUNS: "%s::uuid[]"}  # fmt: skip
+_ACTOR = "actor => coalesce(%s::text, session_user)"
+_REPEATED = "repeated"  # the answer to what had been done before
+
+
+def calling(verb: Verb[Any], *target: Any, actor: str | None = None, **given: Any) -> Query[Any]:
+    """
+    The call of a verb's function; an argument that is not given is null, or false.
+
+    Without an actor it is the user of the session.
+    """
+    if verb.target in (Target.RUN, Target.TASK):
+        target = (run_id_of(target[0]), *target[1:])
+    places = [f"{name} => %s" for name in verb.target.value]
+    params = list(target)
+    for each in verb.arguments:
+        places.append(f"{each.name} => {_PLACES.get(each.kind, '%s')}")
+        params += _values(each, given.pop(each.name, None))
+    if given:
+        raise TypeError(f"`{verb.command}` has no argument {', '.join(given)}")
+    call = f"pgflowd.{verb.function}({', '.join([*places, _ACTOR])})"
+    sql, read = _ANSWERS.get(verb.answer, ("select {call}", only))
+    return Query(sql.format(call=call), [*params, actor], read)
+
+
+def _values(argument: Argument, value: Any) -> list[Any]:
+    """The parameters of an argument."""
+    match argument.kind:
+        case Kind.FLAG:
+            return [bool(value)]
+        case Kind.MOMENT:
+            return [(value or NEVER).at, (value or NEVER).in_s]
+        case Kind.DURATION:
+            return [None if value is None else timedelta(seconds=value)]
+        case Kind.WORDS:
+            return [list(value) if value else None]
+        case Kind.RUNS:
+            return [None if value is None else list(value)]
+    return [value]
+
+
+_ANSWERS: dict[Returned, tuple[str, Callable[[Rows], Any]]] = {
+    Returned.CHANGED: ("select {call}", lambda rows: only(rows) != _REPEATED),
+    Returned.SIGNAL: ("select {call}, now()", lambda rows: SignalReceipt(*rows[0])),
+    Returned.FIRED: (
+        "select run_id::text, status from {call}",
+        lambda rows: Fired(UUID(rows[0][0]), rows[0][1]),
+    ),
+}
+
 
 AnyRun = TypeVar("AnyRun", bound=Run)
 T = TypeVar("T")

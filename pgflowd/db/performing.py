@@ -15,17 +15,18 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.documents.runs import TimelineEntry
-from pgflowd.db.client_connections import Connection, Open
-from pgflowd.db.connection import is_pooled, translated
-from pgflowd.db.following import Follower
-from pgflowd.db.foreign_connections import (
+from pgflowd.db.client_connections import (
+    Connection,
     Library,
+    Open,
     for_django,
     for_sqlalchemy,
     pool_of,
     refuse_other_server,
     translated_foreign,
 )
+from pgflowd.db.connection import is_pooled, translated
+from pgflowd.db.following import Follower
 from pgflowd.db.operations import Hears, Listen, Notices, Operation, Step
 from pgflowd.db.query import Query, Rows, Together, execute, execute_together
 from pgflowd.errors import Unreachable

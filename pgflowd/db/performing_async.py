@@ -17,10 +17,9 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.documents.runs import TimelineEntry
-from pgflowd.db.client_connections import AsyncConnection, AsyncOpen
-from pgflowd.db.connection import is_pooled, translated
-from pgflowd.db.following import Follower
-from pgflowd.db.foreign_connections import (
+from pgflowd.db.client_connections import (
+    AsyncConnection,
+    AsyncOpen,
     Library,
     # sync: for_django,
     for_sqlalchemy,
@@ -29,6 +28,8 @@ from pgflowd.db.foreign_connections import (
     translated_foreign,
     with_marks,
 )
+from pgflowd.db.connection import is_pooled, translated
+from pgflowd.db.following import Follower
 from pgflowd.db.operations import Hears, Listen, Notices, Operation, Step
 from pgflowd.db.query import Query, Rows, Together, execute_async, execute_together_async
 from pgflowd.errors import Unreachable

@@ -29,6 +29,8 @@ A = TypeVar("A")
 Rows = Sequence[tuple[Any, ...]]
 SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
+# a moment or seconds from now, as `core.wishes.Moment` has them
+MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
 
 
 @dataclass(frozen=True)

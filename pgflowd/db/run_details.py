@@ -32,7 +32,7 @@ from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.settings.values import TRACE_ID
 from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.core.timeline import timeline_of, undo_timeline
-from pgflowd.db import checkpoints, history, runs, waits
+from pgflowd.db import handler_requests, history, runs, waits
 from pgflowd.db.history import trace_id
 from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.query import Query, Rows, Together, database_time
@@ -66,7 +66,7 @@ def read_details(
     if with_checkpoints:
         queries["checkpoints"] = waits.list_checkpoints(run_id)
     if with_family:
-        queries["family"] = checkpoints.family(run_id, MAX_FAMILY)
+        queries["family"] = handler_requests.family(run_id, MAX_FAMILY)
     if trace_url:
         queries["trace_url"] = trace_id(run_id)
     if run.undo_run_id is not None:

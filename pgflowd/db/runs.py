@@ -26,8 +26,7 @@ from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.sweeper import Kept, Pruned, RunPlace
 from pgflowd.core.wishes import CheckedWishes, labels_json
-from pgflowd.db.query import Query, Rows, only, uuid_of
-from pgflowd.db.verbs import MOMENT
+from pgflowd.db.query import MOMENT, Query, Rows, only, uuid_of
 from pgflowd.errors import PgflowdError, RunError, Unreachable
 from pgflowd.resources import schema_version
 

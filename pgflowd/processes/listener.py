@@ -38,8 +38,8 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.db.connection import is_pooled
 from pgflowd.db.daemons import DAEMONS_LOOKED_AT, server_connections
+from pgflowd.db.definitions import VERSIONS_CHANGED, served_versions
 from pgflowd.db.query import execute
-from pgflowd.db.versions import VERSIONS_CHANGED, served_versions
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested

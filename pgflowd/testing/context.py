@@ -59,7 +59,7 @@ from pgflowd.core.waiting import (
 from pgflowd.core.wishes import NEVER, Moment
 from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
 from pgflowd.flow import Flow
-from pgflowd.testing.engine import EngineRun, SentSignal, TaskRow
+from pgflowd.testing.engine_rows import EngineRun, SentSignal, TaskRow
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -37,7 +37,7 @@ from pgflowd.core.worker.events import Verdict
 from pgflowd.core.worker.runner_result import report_of, request_of
 from pgflowd.core.worker.state import HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.db import due, handler_requests, operations, performing, tasks, workers
+from pgflowd.db import handler_requests, operations, performing, tasks, waits, workers
 from pgflowd.db.connection import connect
 from pgflowd.db.definitions import define, find_version
 from pgflowd.db.query import Query, database_identity, execute
@@ -93,7 +93,7 @@ def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:
             lifespans.enter_context(each.lifespan())
         run_ids: dict[str, None] = {}
         while True:
-            did = bool(execute(conn, due.process_due()).done)
+            did = bool(execute(conn, waits.process_due()).done)
             for each in drainers:
                 for task in each.claim():
                     did = True

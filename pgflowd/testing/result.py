@@ -22,15 +22,8 @@ from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import RESERVED_PREFIXES
 from pgflowd.testing.context import StartedChild
-from pgflowd.testing.engine import (
-    EndedWait,
-    Engine,
-    EngineRun,
-    EngineStep,
-    Key,
-    TaskRow,
-    json_null,
-)
+from pgflowd.testing.engine import Engine
+from pgflowd.testing.engine_rows import EndedWait, EngineRun, EngineStep, Key, TaskRow, json_null
 
 # more pictures than these would bury the failure that they explain
 runs_of_test: deque[FlowRun] = deque(maxlen=5)

@@ -51,9 +51,9 @@ from pgflowd.flow import Flow
 from pgflowd.processes.runner.execution import traceback_of
 from pgflowd.processes.runner.handler import Resources
 from pgflowd.testing.context import ATTEMPT, TestedChildren, TestedContext, sent_signals
-from pgflowd.testing.engine import (
+from pgflowd.testing.engine import Engine
+from pgflowd.testing.engine_rows import (
     ClaimedRecord,
-    Engine,
     EngineRun,
     Key,
     TaskRow,

@@ -40,10 +40,10 @@ from pgflowd.core.verbs import (
 from pgflowd.db import operations
 from pgflowd.db.flows import check_input
 from pgflowd.db.history import failed_attempts
-from pgflowd.db.lookup import find_run, flow_slugs
 from pgflowd.db.operations import perform
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
+from pgflowd.db.run_search import find_run, flow_slugs
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
 from pgflowd.web.pages.troubles import STALE_S

@@ -25,9 +25,9 @@ from starlette.types import ASGIApp
 from pgflowd.core.documents import versioned
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.timeline import is_position
-from pgflowd.db.lookup import find_run
 from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
+from pgflowd.db.run_search import find_run
 from pgflowd.errors import DatabaseError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web.answers import THEMES, TIMES, back_of, leaver_of, look_of, root_of

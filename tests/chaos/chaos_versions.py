@@ -19,8 +19,8 @@ from psycopg.rows import tuple_row
 from support.changing_flows import TROUBLES
 
 from pgflowd.db import flows
+from pgflowd.db.definitions import prune_versions, rollback
 from pgflowd.db.query import execute
-from pgflowd.db.versions import prune_versions, rollback
 from pgflowd.errors import PgflowdError
 
 SHOWN = 5

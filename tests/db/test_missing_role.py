@@ -7,7 +7,7 @@ from support.covers import covers
 from support.schema import As, Connection
 
 from pgflowd.db.connection import translated
-from pgflowd.db.missing_role import STARTER, role_for
+from pgflowd.db.errors import STARTER, role_for
 from pgflowd.errors import AccessDenied
 
 REFUSED = [

@@ -14,7 +14,7 @@ from pgflowd import Flow
 from pgflowd.core.definition.plan import contains
 from pgflowd.core.definition.shape import shape_differences
 from pgflowd.core.json import as_stored, decode, encode, jsonb_text
-from pgflowd.testing.engine.engine import json_type, retry_delay_s
+from pgflowd.testing.engine import json_type, retry_delay_s
 
 often = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

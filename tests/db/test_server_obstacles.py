@@ -11,7 +11,7 @@ from support.covers import covers
 from support.own_server import OwnServer
 
 from pgflowd.core.server_connections import Holder
-from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
+from pgflowd.db.daemons import idle_slots, oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import execute
 from pgflowd.testing.until import until
 

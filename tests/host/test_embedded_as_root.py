@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from support.embedded import alive
 
-from pgflowd.embedded import EmbeddedPostgres, account, binaries, wheel_binaries
+from pgflowd.embedded import EmbeddedPostgres, account, wheel_binaries
 from pgflowd.errors import Unreachable
 
 
@@ -32,7 +32,7 @@ def closed(tmp_path: Path) -> Path:
 def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands for /var/lib and /var/cache."""
     monkeypatch.setattr(account, "ELSEWHERE", place / "lib")
-    monkeypatch.setattr(binaries, "CACHE", place / "cache")
+    monkeypatch.setattr(account, "CACHE", place / "cache")
     place.mkdir(mode=0o711)
     return place
 
@@ -107,7 +107,7 @@ def test_programs_the_server_cannot_read_are_copied_once(hidden_wheel: Path, els
     for _ in range(2):
         with EmbeddedPostgres(elsewhere / "db", binaries=hidden_wheel) as pg:
             with psycopg.connect(pg.dsn):
-                assert pg.version == binaries.version(hidden_wheel)
+                assert pg.version == account.version(hidden_wheel)
             program = Path(f"/proc/{pg.pid}/exe").readlink()
             assert program.is_relative_to(elsewhere / "cache")
 

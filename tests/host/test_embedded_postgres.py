@@ -18,7 +18,7 @@ import pytest
 from support.embedded import User, alive
 
 from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
-from pgflowd.embedded.cluster import Cluster
+from pgflowd.embedded.postgres import Cluster
 from pgflowd.errors import Unreachable
 from pgflowd.testing.until import until
 

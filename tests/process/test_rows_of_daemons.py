@@ -13,8 +13,8 @@ from support.daemon import is_completed, start_marked, start_run, terminate_all
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.db.daemons import list_daemons, look_at_daemons
+from pgflowd.db.operations import calling
 from pgflowd.db.query import execute
-from pgflowd.db.verbs import calling
 from pgflowd.testing.until import until
 
 WITHIN_S = 20.0  # on a busy machine

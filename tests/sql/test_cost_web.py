@@ -21,13 +21,12 @@ from pgflowd.core.documents.runs import PageKey
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
 from pgflowd.db.daemons import list_daemons
-from pgflowd.db.flows import list_flows
+from pgflowd.db.flows import flow_buckets, flow_grid, flow_stats, list_flows, overview_counts
 from pgflowd.db.history import failed_attempts, run_progress, value_part
 from pgflowd.db.query import Query, execute
 from pgflowd.db.run_details import run_tasks, step_strip
 from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
 from pgflowd.db.runs import kept, run_steps
-from pgflowd.db.statistics import flow_buckets, flow_grid, flow_stats, overview_counts
 from pgflowd.db.waits import stalled_tasks
 from pgflowd.testing.scratch import ScratchServer
 

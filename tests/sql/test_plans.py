@@ -23,9 +23,9 @@ from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
 from pgflowd.core.verbs import COMPLETE
-from pgflowd.db import due, history, runs, schedules, tasks, waits, workers
+from pgflowd.db import history, runs, schedules, tasks, waits, workers
+from pgflowd.db.operations import calling
 from pgflowd.db.query import Query
-from pgflowd.db.verbs import calling
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
@@ -239,12 +239,12 @@ def a_signal(db: Grown) -> Call:
 
 
 def a_look_at_nothing_due(db: Grown) -> Call:
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def a_look_at_timers(db: Grown) -> Call:
     db.report(*[element(task, "suspended", wait=LONG_SLEEP | {"in_s": 0}) for task in claim(db)])
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def a_look_at_signals(db: Grown) -> Call:
@@ -252,14 +252,14 @@ def a_look_at_signals(db: Grown) -> Call:
     db.report(*[element(task, "suspended", wait=PAID) for task in found])
     for task in found:
         db.do("select pgflowd.signal(%s, 'paid')", task.run_id)
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def a_look_at_planned_runs(db: Grown) -> Call:
     for _ in range(3):
         db.do("select pgflowd.start('rare', '{}', start_at => now() + interval '1 s')")
     db.do("update pgflowd.runs set start_at = now(), due_at = now() where flow_slug = 'rare'")
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def a_start_with_a_key(db: Grown) -> Call:
@@ -272,7 +272,7 @@ def a_look_at_a_key_that_is_free(db: Grown) -> Call:
     db.rows("select * from pgflowd.process_due()")
     db.do("select pgflowd.cancel(run_id, '', '') from pgflowd.runs where holds_key"
           " and singleton_key = 'mine'")  # fmt: skip
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def a_look_at_who_replaces(db: Grown) -> Call:
@@ -280,7 +280,7 @@ def a_look_at_who_replaces(db: Grown) -> Call:
         db.do(
             "select pgflowd.start('rare', '{}', singleton_key => 'mine', on_conflict => 'replace')"
         )
-    return query_of(due.process_due())
+    return query_of(waits.process_due())
 
 
 def three_schedules(db: Grown) -> Any:
@@ -323,7 +323,7 @@ def a_task_that_a_person_completes(db: Grown) -> Call:
 
 
 def a_sweeper_that_lies_down(db: Grown) -> Call:
-    return query_of(due.sweeper_sleeps(db.one, 15))
+    return query_of(waits.sweeper_sleeps(db.one, 15))
 
 
 def a_report_after_heartbeats(db: Grown) -> Call:

@@ -18,8 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
-from pgflowd.embedded.account import Account, account_for, home_for, run_as
-from pgflowd.embedded.binaries import reachable
+from pgflowd.embedded.account import Account, account_for, home_for, reachable, run_as
 from pgflowd.embedded.directory_users import postmaster
 
 

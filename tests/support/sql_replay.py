@@ -17,7 +17,8 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL
-from pgflowd.testing.engine import ClaimedRecord, Engine, Key, TaskRow
+from pgflowd.testing.engine import Engine
+from pgflowd.testing.engine_rows import ClaimedRecord, Key, TaskRow
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 FLOW = "random_flow"

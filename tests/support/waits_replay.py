@@ -17,7 +17,8 @@ from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL, dumps
 from pgflowd.core.waiting import RESERVED_PREFIXES, Checkpoint, Wait
-from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, TaskRow, waiting
+from pgflowd.testing.engine import Engine
+from pgflowd.testing.engine_rows import ClaimedRecord, EngineRun, Key, TaskRow, waiting
 from support.sql_replay import FLOW, WORKER, snapshot_of, started
 
 FAR_S = 10.0**6  # added to each wait, which is over when the engine says so

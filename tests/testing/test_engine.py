@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pgflowd.core.json import SQL_NULL
 from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import Bug, MapInput, RunError
-from pgflowd.testing.engine import SQL_NULL, Engine
-from pgflowd.testing.engine.engine import retry_delay_s
-from pgflowd.testing.engine.state import RUN_MOVES, move
+from pgflowd.testing.engine import Engine, retry_delay_s
+from pgflowd.testing.engine_rows import RUN_MOVES, move
 
 
 def step(slug: str, *deps: str, kind: str = "single", **more: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ DEFINING = {"core/statuses.py", "core/supervision/tree.py"}
 DRAWING = {"core/graph.py"}  # the head of an arrow
 FOREIGN = {  # words that are equal, but not of a status: of a message, a metric, a result, a server
     "processes/runner", "processes/zygote", "processes/worker/runner_socket.py",
-    "processes/worker/startup.py", "cli/commands/flows.py", "core/metrics", "embedded/cluster.py",
+    "processes/worker/startup.py", "cli/commands/flows.py", "core/metrics", "embedded/postgres.py",
     "core/worker", "processes/worker/metrics.py",  # the engine's verdicts and outcomes
 }  # fmt: skip
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))

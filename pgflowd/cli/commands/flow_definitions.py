@@ -236,7 +236,7 @@ def rollback(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows rollback analyze_website
     """
-    from pgflowd.db import versions
+    from pgflowd.db import definitions
     from pgflowd.db.connection import translated
     from pgflowd.db.query import execute
 
@@ -244,7 +244,7 @@ def rollback(app: App, flow: str) -> None:
         if flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         with translated(conn):
-            current = execute(conn, versions.rollback(flow))
+            current = execute(conn, definitions.rollback(flow))
     app.print_result(f"{flow}: starts go to {current}", CurrentFlow(flow=flow, current=current))
 
 
@@ -260,7 +260,7 @@ def prune_versions(app: App, flow: str) -> None:
     Example: pgflowd flows prune-versions analyze_website
     """
     from pgflowd.core.undo import PREFIX
-    from pgflowd.db import flows, versions
+    from pgflowd.db import definitions, flows
     from pgflowd.db.connection import translated
     from pgflowd.db.query import execute
 
@@ -269,9 +269,9 @@ def prune_versions(app: App, flow: str) -> None:
             raise unknown_flow(flow, known)
         undo_flow = f"{PREFIX}{flow}"
         with translated(conn):
-            gone = execute(conn, versions.prune_versions(flow))
+            gone = execute(conn, definitions.prune_versions(flow))
             if execute(conn, flows.flow_shape(undo_flow)) is not None:
-                gone = [*gone, *execute(conn, versions.prune_versions(undo_flow))]
+                gone = [*gone, *execute(conn, definitions.prune_versions(undo_flow))]
     text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
     app.print_result(text, DeletedVersions(flow=flow, deleted=gone))
 

@@ -120,8 +120,8 @@ def stats(app: App, flow: str | None, since: float) -> None:
     Example: pgflowd flows stats
              pgflowd flows stats analyze_website --since 1d
     """
+    from pgflowd.db.flows import flow_buckets, flow_stats, flow_work
     from pgflowd.db.query import execute
-    from pgflowd.db.statistics import flow_buckets, flow_stats, flow_work
 
     if since <= 0:
         raise click.UsageError("--since must be longer than 0s")
@@ -213,11 +213,10 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
-    from pgflowd.db.flows import flow_shape, list_flows, worker_caps
+    from pgflowd.db.definitions import versions_of
+    from pgflowd.db.flows import flow_grid, flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.schedules import list_schedules
-    from pgflowd.db.statistics import flow_grid
-    from pgflowd.db.versions import versions_of
 
     with database(app) as conn:
         now = execute(conn, database_time())
@@ -340,9 +339,9 @@ flows.add_command(stats)
 
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
     """The shape of a flow in the database, else in the code."""
+    from pgflowd.db.definitions import current_flow
     from pgflowd.db.flows import flow_shape
     from pgflowd.db.query import execute
-    from pgflowd.db.versions import current_flow
 
     shape = execute(conn, flow_shape(execute(conn, current_flow(slug))))
     if shape is not None:

@@ -7,9 +7,8 @@ work with the schema. `sql` returns the SQL that `migrate` would execute. A sche
 pgflow's own migrations made is adopted.
 
     files    the SQL files and their order
-    state    the schema found in the database, whose it is, and the states that pgflowd refuses
+    state    the schema found in the database, the states that pgflowd refuses, and its changes
     migrate  the files for one migrate, executed or printed
-    verify   changes since the last migrate
 """
 
 from pgflowd.db.schema.migrate import install, migrate, roles_sql, sql
@@ -20,8 +19,8 @@ from pgflowd.db.schema.state import (
     replaced_problem,
     require,
     status,
+    verify,
 )
-from pgflowd.db.schema.verify import verify
 
 __all__ = [
     "SchemaStatus",

@@ -3,7 +3,9 @@ Reads the state of a database, and decides whether pgflowd can work with it.
 
 `pgflowd.schema_history` has the version of the schema. `db status`, the start of the daemon and
 `migrate` use the same checks: a missing or older schema (E302) needs a migrate, a newer one (E303)
-a newer pgflowd. Only reads.
+a newer pgflowd. `verify` lists what changed since the last migrate: it compares the catalog with
+the fingerprints that migrate recorded, and the recorded migrations with the files. Objects of other
+tools are ignored. Only reads.
 
 There is one core, ours. Where pgflow's own migrations have put schema `pgflow`, it must be adopted
 (E307): a release that `sql/adopt/` knows is brought to ours. What somebody has changed in it by
@@ -25,7 +27,7 @@ import psycopg
 from psycopg.rows import dict_row, tuple_row
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import SERVERS, checksum, editions, read, schema_files
+from pgflowd.db.schema.files import SERVERS, checksum, editions, migrations, read, schema_files
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.resources import schema_version
 
@@ -301,3 +303,43 @@ def _solvable(state: SchemaState) -> Iterator[Problem]:
     if version and tuple(map(int, version)) < OLDEST_PGMQ:
         text = f"pgmq is at version {state.pgmq}; 1.5 or later is needed"
         yield Problem("E304", text, next="run `alter extension pgmq update`")
+
+
+REPLACED_BY_MIGRATE = ("function", "view", "trigger")  # the other kinds hold data
+BY_HAND = "change it back by hand, or restore it; sql/schema has its definition"
+
+
+def verify(conn: Connection) -> list[Problem]:
+    """Return one problem for each object that differs or is missing."""
+    with translated(conn), conn.transaction():
+        conn.execute(read("install/printing.sql").text.encode())
+        require(conn)
+        known = pairs(conn, "install/known.sql")
+        present = pairs(conn, "install/fingerprint.sql")
+        applied = pairs(conn, "install/applied.sql")
+    found = [
+        _problem(name, "differs from" if name in present else "is missing since")
+        for name, fingerprint in sorted(known.items())
+        if present.get(name) != fingerprint
+    ]
+    return [*found, *_changed_migrations(applied)]
+
+
+def _problem(name: str, verb: str) -> Problem:
+    kind, _, rest = name.partition(" ")
+    text = f"{name} {verb} the last migrate"
+    if kind == "function" and rest.startswith("pgflow."):
+        return Problem("E307", text, next=ADOPT)
+    return Problem("E302", text, next=MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND)
+
+
+def _changed_migrations(applied: dict[str, str]) -> list[Problem]:
+    return [
+        Problem(
+            "E302",
+            f"migration {step.version:04}_{step.name} was applied with another text",
+            next="find the release that applied it; a migration must never change",
+        )
+        for step in migrations()
+        if applied.get(step.name, step.checksum) != step.checksum
+    ]

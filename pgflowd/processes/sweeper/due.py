@@ -26,15 +26,6 @@ from pgflowd.core.statuses import RunStatus
 from pgflowd.core.sweeper import NEVER, DueLooks, PartState, whole
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.core.ticks import planned_ticks
-from pgflowd.db.due import (
-    KINDS,
-    DueLook,
-    due_writers,
-    not_done,
-    postpone_due,
-    process_due,
-    sweeper_sleeps,
-)
 from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.schedules import (
     DueSchedule,
@@ -43,6 +34,15 @@ from pgflowd.db.schedules import (
     postpone,
     schedule_troubles,
     tick,
+)
+from pgflowd.db.waits import (
+    KINDS,
+    DueLook,
+    due_writers,
+    not_done,
+    postpone_due,
+    process_due,
+    sweeper_sleeps,
 )
 from pgflowd.errors import PgflowdError, Problem
 from pgflowd.host.logs import Log

@@ -31,14 +31,18 @@ from pgflowd.core.server_connections import (
 from pgflowd.core.sweeper import RowTimes
 from pgflowd.core.undecided import problem_of
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
-from pgflowd.db.daemons import server_connections, tell_core, tell_daemon
-from pgflowd.db.due import due_late
-from pgflowd.db.flows import unserved_queues
-from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
+from pgflowd.db.daemons import (
+    oldest_snapshots,
+    oldest_transactions,
+    queue_share,
+    server_connections,
+    tell_core,
+    tell_daemon,
+)
+from pgflowd.db.flows import roll_up_minutes, unserved_queues
 from pgflowd.db.query import Query, execute
 from pgflowd.db.schema import replaced_functions, replaced_problem, status
-from pgflowd.db.statistics import roll_up_minutes
-from pgflowd.db.waits import undecided_tasks, waiting_tasks
+from pgflowd.db.waits import due_late, undecided_tasks, waiting_tasks
 from pgflowd.errors import AccessDenied, DatabaseError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log

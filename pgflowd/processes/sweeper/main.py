@@ -49,11 +49,10 @@ from pgflowd.core.messages import (
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.sweeper import NEVER, Parts, SweeperPart
-from pgflowd.db.due import NOT_DONE, UNDO_ENDED
+from pgflowd.db.definitions import served_versions
 from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.query import A, Query, execute
-from pgflowd.db.versions import served_versions
-from pgflowd.db.waits import refill_limits
+from pgflowd.db.waits import NOT_DONE, UNDO_ENDED, refill_limits
 from pgflowd.db.workers import renew_rows
 from pgflowd.errors import Unreachable
 from pgflowd.host.channel import Channel

@@ -21,8 +21,8 @@ from pgflowd.core.messages import Asleep, NextDue, Released, Wake
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.sweeper import NEVER, Parts, SleepingQueues, SweeperPart
 from pgflowd.core.text import counted
-from pgflowd.db.due import arm_sleepers, writers
 from pgflowd.db.tasks import Swept, postpone_stalled, resend, sweep, sweep_attempts, sweep_dead
+from pgflowd.db.waits import arm_sleepers, writers
 from pgflowd.db.workers import look_at_queues, renew_sleeping
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log

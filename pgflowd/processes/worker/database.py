@@ -29,7 +29,7 @@ from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import due, handler_requests, runs, tasks, workers
+from pgflowd.db import handler_requests, runs, tasks, waits, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import (
@@ -232,11 +232,11 @@ class DatabaseConnections:
     def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
         """What this turn does with the doorbell, before its claim."""
         if action.doorbell is DoorbellCall.ARM:
-            return due.arm(self._queue, self._worker_id)
+            return waits.arm(self._queue, self._worker_id)
         if action.doorbell is DoorbellCall.DISARM:
-            return due.disarm(self._queue, self._worker_id)
+            return waits.disarm(self._queue, self._worker_id)
         if action.doorbell is DoorbellCall.LIST_WRITERS:
-            return due.writers(self._queue, action.writers)
+            return waits.writers(self._queue, action.writers)
         return None
 
     async def _read_next_due(self) -> events.NextDueRead:

@@ -24,12 +24,18 @@ from pgflowd.core.documents.flows import (
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.graph import Graph, graph_of
 from pgflowd.core.lookup import unknown_flow
-from pgflowd.db.definitions import option_values
-from pgflowd.db.flows import flow_shape, list_flows, worker_caps
+from pgflowd.db.definitions import option_values, versions_of
+from pgflowd.db.flows import (
+    flow_buckets,
+    flow_grid,
+    flow_shape,
+    flow_stats,
+    flow_work,
+    list_flows,
+    worker_caps,
+)
 from pgflowd.db.query import execute, execute_together
 from pgflowd.db.schedules import list_schedules
-from pgflowd.db.statistics import flow_buckets, flow_grid, flow_stats, flow_work
-from pgflowd.db.versions import versions_of
 from pgflowd.db.waits import list_limits
 from pgflowd.web.pages.page import Page, PageRequest
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
 from pgflowd.db.daemons import list_daemons
+from pgflowd.db.flows import overview_counts
 from pgflowd.db.query import database_time, execute_together
-from pgflowd.db.statistics import overview_counts
 from pgflowd.web.pages.page import Connection
 
 MAX_PROBLEMS = 10  # that are shown above each page; the page of daemons has all

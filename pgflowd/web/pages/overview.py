@@ -11,10 +11,9 @@ from pgflowd.core.documents.flows import ListedFlow, OverviewCounts, RunBucket
 from pgflowd.core.documents.runs import ListedRun, RunPage
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
-from pgflowd.db.flows import list_flows
+from pgflowd.db.flows import flow_buckets, list_flows, overview_counts
 from pgflowd.db.query import execute_together
 from pgflowd.db.run_search import search_runs
-from pgflowd.db.statistics import flow_buckets, overview_counts
 from pgflowd.web.pages.page import Page, PageRequest
 
 SINCE_S = 3600.0

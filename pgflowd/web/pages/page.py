@@ -14,7 +14,7 @@ import psycopg
 
 from pgflowd.core.settings.values import parse_duration
 from pgflowd.core.wishes import NEVER, Moment
-from pgflowd.db.lookup import find_run
+from pgflowd.db.run_search import find_run
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]

@@ -13,8 +13,8 @@ from pgflowd.core.documents.waits import ListedSignal, OpenTask, Signals
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.db import waits
 from pgflowd.db.history import list_actions
-from pgflowd.db.lookup import find_run
 from pgflowd.db.query import database_time, execute, execute_together
+from pgflowd.db.run_search import find_run
 from pgflowd.db.waits import list_signals, list_tasks
 from pgflowd.web.pages.page import Page, PageRequest
 from pgflowd.web.users import OF_DASHBOARD

@@ -12,9 +12,8 @@ from pgflowd.core.documents.runs import PageKey, RunPage
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
-from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.query import execute, execute_together
-from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
+from pgflowd.db.run_search import count_runs, flow_slugs, runs_by_id, search_runs
 from pgflowd.web.pages.page import Connection, Page, PageRequest, refused
 
 LISTED = 50

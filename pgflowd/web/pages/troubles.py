@@ -11,8 +11,8 @@ from pgflowd.core.documents.history import DeadLetter
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.sections import RecoverySettings
 from pgflowd.db.history import dead_letters
-from pgflowd.db.lookup import flow_slugs
 from pgflowd.db.query import execute
+from pgflowd.db.run_search import flow_slugs
 from pgflowd.db.waits import stalled_tasks
 from pgflowd.web.pages.page import Page, PageRequest
 

@@ -12,14 +12,9 @@ from support.leases import LeaseDatabase
 
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
 from pgflowd.core.verbs import RESTART_WORKER
-from pgflowd.db.daemons import (
-    DAEMONS_LOOKED_AT,
-    list_daemons,
-    look_at_daemons,
-    tell_daemon,
-)
+from pgflowd.db.daemons import DAEMONS_LOOKED_AT, list_daemons, look_at_daemons, tell_daemon
+from pgflowd.db.operations import calling
 from pgflowd.db.query import execute
-from pgflowd.db.verbs import calling
 from pgflowd.errors import NotFound
 
 

@@ -10,8 +10,8 @@ from support.leases import LeaseDatabase
 from support.rows_read import rows_read
 
 from pgflowd.core.metrics.definitions import BOUNDS_S
+from pgflowd.db.flows import flow_stats, flow_work, roll_up_minutes
 from pgflowd.db.query import execute
-from pgflowd.db.statistics import flow_stats, flow_work, roll_up_minutes
 from pgflowd.db.waits import undecided_tasks, waiting_tasks
 from pgflowd.db.workers import add_minute
 

@@ -1,5 +1,26 @@
 """
-The engine: one flow with its runs, and the calls that SQL has as functions.
+The SQL state machine in pure Python: the twin that `run_flow` executes and tests compare with SQL.
+
+It follows the functions of sql/schema/pgflow: conditions and empty maps alternate until nothing
+changes, and tasks of a skipped step become `skipped`. It has no clock: `now` is a number that
+`advance` moves, and a message is visible or hidden by it. It has no workers, leases, recovery or
+cancelling.
+
+    engine = Engine(flow.shape())
+    run = engine.start({"url": "x"})             MapInput where the SQL raises P0001
+    engine.claimable()                           tasks whose messages a worker would read now
+    record = engine.start_tasks([task])[0]       as `start_tasks`, visible or not; or engine.claim()
+    engine.complete(record.key, output)          as `complete_task`; SQL_NULL is SQL null
+    engine.fail(record.key, "text")              as `fail_task`; retry=False, delay_s= as ours
+    engine.suspend(record.key, wait)             as a report of `suspended`
+    engine.signal(run.run_id, SentSignal(…))     as `signal`, now or at a moment to come
+    engine.process_due()                         as the sweep: frees tasks whose waits are over
+    engine.advance_to_next()                     to when a message becomes visible or a wait ends
+    engine.snapshot(run.run_id)                  statuses, counters, outputs, errors, tasks
+    run.events                                   type, step and error of each event, in order
+
+A key is (run id, step slug, task index). Reports may be late, repeated or about unclaimed tasks:
+the effect is the same as in SQL. Every call either happens as a whole or raises.
 
 `RunProgress` applies a report to a task, as complete_task and fail_task do, and all that follows.
 After each change, conditions are tested and empty maps completed until neither changes anything;
@@ -20,7 +41,7 @@ from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import Wait
 from pgflowd.errors import MapInput, RunError
-from pgflowd.testing.engine.state import (
+from pgflowd.testing.engine_rows import (
     ClaimedRecord,
     EngineRun,
     EngineStep,
