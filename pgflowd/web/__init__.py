@@ -9,7 +9,7 @@ The dashboard: what the commands show, in a browser.
 
 from __future__ import annotations
 
+from pgflowd.web.request_checks import User
 from pgflowd.web.server import app
-from pgflowd.web.users import User
 
 __all__ = ["User", "app"]

@@ -37,10 +37,15 @@ from pgflowd.web.login_files import (
     set_cookie,
     stamp_of,
 )
-from pgflowd.web.records import Records
 from pgflowd.web.rendering import render
-from pgflowd.web.request_checks import NotLoggedIn, Refused, TrustedProxies, read_form
-from pgflowd.web.users import User
+from pgflowd.web.request_checks import (
+    NotLoggedIn,
+    Records,
+    Refused,
+    TrustedProxies,
+    User,
+    read_form,
+)
 
 # Hashes passwords by scrypt, and compares them.
 #

@@ -27,8 +27,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.text import counted
 from pgflowd.core.timeline import mark, sent_before, unsent
 from pgflowd.web.answers import NOT_KEPT, SECURITY_HEADERS
-from pgflowd.web.fragments import FRAGMENT, HEADERS, Change, event
-from pgflowd.web.output_lines import Line
+from pgflowd.web.fragments import FRAGMENT, HEADERS, Change, Line, event
 from pgflowd.web.request_checks import NotLoggedIn
 from pgflowd.web.views import View
 from pgflowd.web.watcher import Open, Tab, Watched, WatchedPage, WatchedRun, Watcher

@@ -26,9 +26,15 @@ from pgflowd.errors import ConfigError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
-from pgflowd.web.records import Records, Refusals
-from pgflowd.web.request_checks import NotLoggedIn, Refused, discard, limited
-from pgflowd.web.users import User
+from pgflowd.web.request_checks import (
+    NotLoggedIn,
+    Records,
+    Refusals,
+    Refused,
+    User,
+    discard,
+    limited,
+)
 
 AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own
 RETRY_AFTER_S = 2

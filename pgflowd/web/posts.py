@@ -50,7 +50,7 @@ from pgflowd.web.answers import root_of, wants_json
 from pgflowd.web.connections import Connections
 from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
-from pgflowd.web.users import actor_of
+from pgflowd.web.request_checks import actor_of
 
 # Actions on many runs: those that somebody has chosen in a list.
 #

@@ -23,18 +23,26 @@ from pgflowd.core import verbs
 from pgflowd.core.documents.daemons import database_text
 from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.statuses import Outcome, RunStatus, child_mark
+from pgflowd.core.statuses import Marks, Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import ends_by, reason, wait_text
 from pgflowd.errors import TITLES
+from pgflowd.web import svg
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.assets import address_of
-from pgflowd.web.json_tree import JsonBranch
-from pgflowd.web.markdown import of_markdown
 from pgflowd.web.pages.step import STATUSES
-from pgflowd.web.svg import Picture, run_grid, run_timeline, spark, task_strip
-from pgflowd.web.svg_graph import flow_graph, run_graph
-from pgflowd.web.text import as_id, iso, number, shown, shown_lines, status_word, visible
+from pgflowd.web.text import (
+    JsonBranch,
+    as_id,
+    iso,
+    number,
+    of_markdown,
+    shown,
+    shown_lines,
+    status_class,
+    status_word,
+    visible,
+)
 
 # The pages that each page leads to.
 NAVIGATION = (
@@ -82,12 +90,6 @@ class Rendered:
         self.fragments[id] = html
         return html
 
-    def draw(self, picture: Picture) -> Picture:
-        """Remember the fragments of a picture; return it."""
-        for id, markup in picture.fragments.items():
-            self.keep(id, markup)
-        return picture
-
 
 @dataclass(frozen=True)
 class Look:
@@ -105,7 +107,7 @@ def render(template: str, **values: Any) -> Rendered:
         "look": Look(), "frame": None, "command": [], "back": "/", "may_act": False,
         "read_only": "", "leaver": "",
     }  # fmt: skip
-    values = {**defaults, "keep": rendered.keep, "draw": rendered.draw, **values}
+    values = {**defaults, "keep": rendered.keep, **values}
     rendered.html = page.render(**values)
     return rendered
 
@@ -177,7 +179,7 @@ _environment = Environment(
 _environment.filters.update(
     ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
     size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    markdown=of_markdown, number=number, word_of=word_of,
+    markdown=of_markdown, number=number, word_of=word_of, classes=status_class,
     typed=do_forceescape,  # as a form sends it back: nothing in it is made visible
 )  # fmt: skip
 _environment.globals.update(
@@ -187,7 +189,6 @@ _environment.globals.update(
     seconds_between=seconds_between, database_text=database_text,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
-    flow_graph=flow_graph, run_graph=run_graph, run_timeline=run_timeline, task_strip=task_strip,
-    run_grid=run_grid, spark=spark, part_query=part_query,
-    verbs=verbs, many_verbs=MANY_VERBS, offered=offered, flags_for=flags_for,
+    part_query=part_query, svg=svg, marks=Marks, verbs=verbs, many_verbs=MANY_VERBS,
+    offered=offered, flags_for=flags_for,
 )  # fmt: skip

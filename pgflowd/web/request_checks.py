@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from starlette.types import Message, Receive
@@ -383,3 +385,65 @@ def _check_type(scope: Scope, wanted: str) -> None:
     if given != wanted:
         text = f"the Content-Type is {one_line(given, 80) or 'absent'}; it must be {wanted}"
         raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+
+
+@dataclass(frozen=True)
+class User:
+    """A person or a program that has logged in."""
+
+    name: str
+    may_act: bool = False  # else it may look
+    is_program: bool = False  # it has sent a token
+    may_leave: bool = False  # he has a login of ours, which he can end
+
+
+# The names that the log of actions has of those who act here.
+OF_DASHBOARD, OF_API = " (web)", " (api)"
+
+
+def actor_of(user: User) -> str:
+    """Who the log of actions says that it was."""
+    return f"{user.name}{OF_API if user.is_program else OF_DASHBOARD}"
+
+
+_LEVELS = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
+    "error": logging.ERROR,
+}  # fmt: skip
+MOST = 20  # refusals that are logged within a period: a flood of them must not fill the disk
+PERIOD_S = 10.0
+
+
+class Records(Protocol):
+    """A log."""
+
+    def write(self, level: str, event: str, **fields: Any) -> None: ...
+
+
+class StandardRecords:
+    """Writes to Python's logging."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("pgflowd.web")
+
+    def write(self, level: str, event: str, **fields: Any) -> None:
+        shown = " ".join(f"{name}={value!r}" for name, value in fields.items() if value is not None)
+        self._logger.log(_LEVELS[level], "%s %s", event, shown)
+
+
+class Refusals:
+    """Logs refused requests; of many within a short time the first, and then how many more."""
+
+    def __init__(self, records: Records, clock: Callable[[], float]) -> None:
+        self._records, self._clock = records, clock
+        self._began, self._count = clock(), 0
+
+    def write(self, **fields: Any) -> None:
+        now = self._clock()
+        if now - self._began >= PERIOD_S:
+            if self._count > MOST:
+                self._records.write("warning", "web.refused", count=self._count - MOST)
+            self._began, self._count = now, 0
+        self._count += 1
+        if self._count <= MOST:
+            self._records.write("warning", "web.refused", **fields)

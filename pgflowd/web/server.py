@@ -31,8 +31,7 @@ from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import Asked, FindUser, Login
 from pgflowd.web.guard import Guard
 from pgflowd.web.login_files import LoginFile, read_secret
-from pgflowd.web.records import Records, StandardRecords
-from pgflowd.web.request_checks import MAX_HEAD_BYTES
+from pgflowd.web.request_checks import MAX_HEAD_BYTES, Records, StandardRecords
 
 HEAD_S = 10.0  # to send the head of a request
 SEND_S = 20.0  # to take what was sent

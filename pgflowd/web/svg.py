@@ -1,170 +1,61 @@
 """
-Writes elements of SVG, and of the little HTML around it.
+What pictures show, in pixels; the macros of `pictures.html` draw it.
 
-Every text and every value of an attribute is escaped here, so the modules that draw pass on what
-users, handlers and databases say as it is.
+The size of a box in a graph depends on its name and on its flow alone, so a box that live updates
+put in the place of another one fits there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from urllib.parse import quote
-
-from markupsafe import Markup, escape
+from math import ceil
+from typing import Any, NamedTuple
 
 from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
-from pgflowd.core.documents.run_tasks import StepStrip, StripCell
-from pgflowd.core.documents.runs import RunDetails
-from pgflowd.core.run_graph import BarMark, BarPart, StepBar, bars_of, length_s, ticks_of
-from pgflowd.core.statuses import StepStatus, TaskStatus
+from pgflowd.core.documents.run_tasks import StripCell
+from pgflowd.core.documents.runs import RunDetails, StepTasks
+from pgflowd.core.graph import Box, EdgeLine, Graph, Node, graph_of, layout_of
+from pgflowd.core.run_graph import (
+    BarMark,
+    StepBar,
+    bars_of,
+    graph_of_run,
+    length_s,
+    step_words,
+    ticks_of,
+)
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import cut, duration, short_id
-from pgflowd.web.text import as_id, iso, number, shown, status_class, status_word
+from pgflowd.web.text import number, status_word
 
-Value = str | float | None
+LETTER = 7.9  # the width of a letter of a name
 
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture for a page, and those of its elements that live updates replace, by their ids."""
-
-    markup: Markup
-    fragments: Mapping[str, Markup] = field(default_factory=dict)
-
-    def __html__(self) -> str:
-        return self.markup
-
-
-def element(name: str, *children: str, **attributes: Value) -> Markup:
-    """
-    An element. Children are text, unless they are elements; attributes that are None are left out.
-
-    `data_start` is the attribute `data-start`; `class_` is `class`.
-    """
-    written = Markup().join(
-        Markup(' {}="{}"').format(_attribute(key), _value(value))
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inner = Markup().join(
-        child if isinstance(child, Markup) else escape(shown(child)) for child in children
-    )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, written, inner)
-
-
-def picture_of(class_: str, width: float, height: float, label: str, *parts: str) -> Markup:
-    """A picture of this size in pixels, with links in it."""
-    return element(
-        "svg",
-        *parts,
-        class_=class_,
-        xmlns="http://www.w3.org/2000/svg",
-        width=width,
-        height=height,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="group",
-        aria_label=label,
-    )
-
-
-def _attribute(key: str) -> str:
-    """The names of SVG with a capital, such as `viewBox`, are as they are."""
-    return key.rstrip("_").replace("_", "-")
-
-
-def _value(value: str | float) -> str:
-    """A number with at most two digits behind the point, which is a hundredth of a pixel."""
-    if isinstance(value, str):
-        return shown(value)
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-# Draws how runs ended lately, as a small chart that stands beside its numbers.
-_BAR, _GAP, _HEIGHT = 5, 1, 24
+# How runs ended lately, as a small chart that stands beside its numbers.
+SPARK_HEIGHT = 24
 _LEAST = 2  # the height of a bar that is not zero
 
 
-def spark(buckets: Sequence[RunBucket]) -> Picture:
-    """A bar for each bucket, the oldest first: failures on top of what completed."""
+def spark_heights(buckets: Sequence[RunBucket]) -> list[tuple[float, float]]:
+    """For each bucket how high the bar of completed runs is, and that of failed ones above it."""
     most = max((bucket.ok + bucket.failed for bucket in buckets), default=0)
-    drawn = []
-    for index, bucket in enumerate(buckets):
-        x, bottom = index * (_BAR + _GAP), float(_HEIGHT)
-        for class_, count in (("ok", bucket.ok), ("failed", bucket.failed)):
-            if count:
-                height = round(max((_HEIGHT - _LEAST) * count / most, _LEAST), 1)
-                bottom -= height
-                drawn.append(
-                    element("rect", class_=class_, x=x, y=bottom, width=_BAR, height=height)
-                )
-        if bottom == _HEIGHT:
-            drawn.append(element("rect", class_="none", x=x, y=_HEIGHT - 1, width=_BAR, height=1))
-    ok, failed = (sum(each) for each in zip(*buckets, strict=True)) if buckets else (0, 0)
-    width = max(len(buckets) * (_BAR + _GAP) - _GAP, 1)
-    markup = element(
-        "svg",
-        *drawn,
-        class_="spark",
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width} {_HEIGHT}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=f"{number(ok)} runs completed, {number(failed)} failed",
-    )
-    return Picture(markup)
+
+    def height(count: int) -> float:
+        return round(max((SPARK_HEIGHT - _LEAST) * count / most, _LEAST), 1) if count else 0
+
+    return [(height(bucket.ok), height(bucket.failed)) for bucket in buckets]
 
 
-# Draws the tasks of a map as a strip of cells. Each leads to its tasks, and has the colour of the
-# one that needs most attention.
-_FEW = 100  # with so many there is room between cells
-_DULL = (TaskStatus.COMPLETED, TaskStatus.SKIPPED, TaskStatus.QUEUED, TaskStatus.READY, None)
+# The tasks of a map as a strip of cells. Each leads to its tasks, and has the colour of the one
+# that needs most attention. Whoever uses the keyboard comes to the cells that failed or go on; the
+# others are in the table, too.
+DULL = (TaskStatus.COMPLETED, TaskStatus.SKIPPED, TaskStatus.QUEUED, TaskStatus.READY, None)
 
 
-def task_strip(strip: StepStrip, link: str) -> Picture:
-    """
-    The strip of a map. The address of a cell is `link` and the index before its first task.
-
-    Who uses the keyboard comes to the cells that failed or go on. The others are in the table, too.
-    """
-    count = len(strip.cells)
-    cells = [_cell(cell, index, count, link) for index, cell in enumerate(strip.cells)]
-    markup = element(
-        "svg",
-        *cells,
-        class_="strip",
-        xmlns="http://www.w3.org/2000/svg",
-        width="100%",
-        height=32,
-        role="group",
-        aria_label=f"Tasks of {strip.step}",
-    )
-    return Picture(markup)
-
-
-def _cell(cell: StripCell, index: int, count: int, link: str) -> Markup:
-    worst, title = cell.worst, title_of(cell)
-    colour = status_class(worst) if worst else "plain"
-    rect = element(
-        "rect",
-        element("title", title),
-        class_=f"{colour} few" if count <= _FEW else colour,
-        x=f"{100 * index / count:.5f}%",
-        width=f"{100 / count:.5f}%",
-        height="100%",
-    )
-    return element(
-        "a",
-        rect,
-        href=f"{link}{cell.first - 1}",
-        aria_label=title,
-        tabindex=-1 if worst in _DULL else None,
-    )
-
-
-def title_of(cell: StripCell) -> str:
-    """The tasks, and how many of them have each status."""
+def cell_title(cell: StripCell) -> str:
+    """The tasks of a cell, and how many of them have each status."""
     is_one = cell.first == cell.last
     tasks = f"task {number(cell.first)}" if is_one else (
         f"tasks {number(cell.first)}\N{EN DASH}{number(cell.last)}"
@@ -177,58 +68,30 @@ def title_of(cell: StripCell) -> str:
     return f"{tasks}: {', '.join(told)}" if told else tasks
 
 
-# Draws the newest runs of a flow as a grid: a row for each step, a column for each run, the newest
-# on the right. So one sees whether runs fail, and where.
-# in pixels
-_CELL = 24  # as large as a target must be
-_BOX = 18  # what is seen of a cell
-_LETTER = 7.9  # of a name
+# The newest runs of a flow as a grid: a row for each step, a column for each run, the newest on the
+# right. So one sees whether runs fail, and where. A version of the flow may lack some steps.
 _NAME_LETTERS = 28  # the longest name that is not cut
-MAX_STEPS = 100  # of a flow; further ones are on the pages of its runs
+_MAX_ROWS = 100  # further steps are on the pages of the runs
 
 
-def run_grid(grid: FlowGrid, link: str) -> Picture:
-    """The grid; the address of a run is `link` and its id."""
-    steps = grid.steps[:MAX_STEPS]
-    left = round(_LETTER * max((min(len(step), _NAME_LETTERS) for step in steps), default=0)) + 14
-    names = [
-        element(
-            "text", cut(step, _NAME_LETTERS), element("title", step), class_="name", x=2,
-            y=row * _CELL + 16,
-        )
-        for row, step in enumerate(steps)
-    ]  # fmt: skip
-    runs = [
-        _column(run, steps, left + column * _CELL) for column, run in enumerate(reversed(grid.runs))
-    ]
-    links = [
-        element("a", *cells, href=f"{link}{run.run_id}", aria_label=_label(run))
-        for run, cells in zip(reversed(grid.runs), runs, strict=True)
-    ]
-    width, height = left + len(runs) * _CELL, len(steps) * _CELL
-    head = element("g", *names, aria_hidden="true")
-    return Picture(picture_of("run-grid", width, height, "Newest runs", head, *links))
+@dataclass(frozen=True)
+class GridPicture:
+    """The rows and columns of the grid."""
+
+    steps: Sequence[str]
+    names: Sequence[str]  # of the steps; long ones are cut
+    runs: Sequence[GridRun]
+    left: int  # where the first column begins
 
 
-def _column(run: GridRun, steps: list[str], x: int) -> list[Markup]:
-    """The steps of a run, below each other; a version of the flow may lack some."""
-    cells = [
-        element("title", _label(run)),
-        element("rect", class_="whole", x=x, width=_CELL, height=len(steps) * _CELL, rx=4),
-    ]
-    for row, step in enumerate(steps):
-        status = run.steps.get(step)
-        if status is None:
-            continue
-        y, inset = row * _CELL, (_CELL - _BOX) / 2
-        box = element("rect", x=x + inset, y=y + inset, width=_BOX, height=_BOX, rx=4)
-        sign = element("text", status.mark.sign, x=x + _CELL / 2, y=y + _CELL / 2 + 4)
-        title = element("title", f"{step}: {status_word(status)}")
-        cells.append(element("g", title, box, sign, class_=status_class(status)))
-    return cells
+def grid_picture(grid: FlowGrid) -> GridPicture:
+    steps = grid.steps[:_MAX_ROWS]
+    names = [cut(step, _NAME_LETTERS) for step in steps]
+    left = round(LETTER * max(map(len, names), default=0)) + 14
+    return GridPicture(steps, names, grid.runs[::-1], left)
 
 
-def _label(run: GridRun) -> str:
+def run_label(run: GridRun) -> str:
     """Such as `run 7f3a9c12, failed after 2s: charge`."""
     took = ""
     if run.ended_at is not None:
@@ -238,143 +101,267 @@ def _label(run: GridRun) -> str:
     return f"run {short_id(run.run_id)}, {status_word(run.status)}{took}{where}"
 
 
-# Draws the time of a run: a bar for each step, light where it waited and full where it was
-# executed, with a mark at the end of each attempt that did not complete.
+# The time of a run: a bar for each step, light where it waited and full where it was executed, with
+# a mark at the end of each attempt that did not complete.
 #
 # Places are percentages, so the picture is as wide as the page. The script lets open bars grow: the
 # width of one is the seconds since `data-start` (in milliseconds of Unix time) times `data-scale`.
 MAX_BARS = 500
-_TIMELINE_HEIGHT = 24  # of a row, in pixels
-_MIN_WIDTH = 0.3  # of a bar, in percent: what took no time is seen, too
 _MAX_MARKS = 100  # of a bar; a map may have very many, so those close together become one
-_NEAR_END = 96  # percent; a text further right ends at its place
 
 
-def run_timeline(details: RunDetails, link: str) -> Picture:
-    """The timeline of a run; the address of a step is `link` and its slug."""
-    bars = bars_of(details)
-    start = details.run.started_at
+@dataclass(frozen=True)
+class TimelinePicture:
+    """The bars of a run, and the times above them."""
+
+    bars: Sequence[StepBar]
+    left_out: int
+    start: datetime
+    scale: float  # percent for a second
+    ticks: Sequence[tuple[float, str]]
+
+    def marks(self, bar: StepBar) -> Iterable[BarMark]:
+        """The marks of a bar; of very many some."""
+        if len(bar.marks) <= _MAX_MARKS:
+            return bar.marks
+        per_mark = 100 / _MAX_MARKS
+        places = {
+            (int(each.at_s * self.scale / per_mark), each.outcome): each for each in bar.marks
+        }
+        return places.values()
+
+    def began_at(self, bar: StepBar) -> datetime:
+        return self.start + timedelta(seconds=bar.parts[0].start_s)
+
+    def ends(self, bar: StepBar) -> str:
+        """How often attempts ended badly, and how: `2 failed, 1 timed out`."""
+        ends = Counter(mark.outcome for mark in bar.marks)
+        return ", ".join(f"{number(count)} {status_word(end)}" for end, count in ends.items())
+
+
+def timeline_picture(details: RunDetails) -> TimelinePicture | None:
+    """
+    The picture of a run; None if it has not begun.
+
+    Of too many steps those that failed or go on are shown, then those that began first.
+    """
+    start, bars = details.run.started_at, bars_of(details)
     if start is None:
-        return Picture(Markup())
-    shown = _shown(bars)
-    length = length_s(details, shown)
-    axis = _axis(length)
-    rows = {f"bar-{as_id(bar.slug)}": _row(bar, start, length, link) for bar in shown}
-    parts = [axis, element("ol", *rows.values())]
-    if len(shown) < len(bars):
-        text = f"{number(len(bars) - len(shown))} more steps are in the table."
-        parts.append(element("p", text, class_="quiet"))
-    markup = element("div", *parts, class_="timeline", role="group", aria_label="Timeline")
-    return Picture(markup, {"timeline-axis": axis, **rows} if len(shown) == len(bars) else {})
-
-
-def _shown(bars: Sequence[StepBar]) -> list[StepBar]:
-    """Of too many steps those that failed or go on, then those that began first, in their order."""
-    if len(bars) <= MAX_BARS:
-        return list(bars)
+        return None
 
     def rank(bar: StepBar) -> tuple[bool, bool, float]:
-        start = bar.parts[0].start_s if bar.parts else float("inf")
-        return (bar.status != StepStatus.FAILED, not bar.is_open, start)
+        begin = bar.parts[0].start_s if bar.parts else float("inf")
+        return (bar.status != StepStatus.FAILED, not bar.is_open, begin)
 
     chosen = {bar.slug for bar in sorted(bars, key=rank)[:MAX_BARS]}
-    return [bar for bar in bars if bar.slug in chosen]
+    shown = [bar for bar in bars if bar.slug in chosen]
+    length = length_s(details, shown)
+    return TimelinePicture(shown, len(bars) - len(shown), start, 100 / length, ticks_of(length))
 
 
-def _axis(length: float) -> Markup:
-    """The times on top, and lines behind all rows; a narrow page has every second time."""
-    found: list[Markup] = []
-    for index, (at_s, text) in enumerate(ticks_of(length)):
-        x = 100 * at_s / length
-        anchor = "start" if index == 0 else "end" if x > _NEAR_END else "middle"
-        class_ = "tick second" if index % 2 else "tick"
-        place = _percent(x)
-        found.append(element("line", class_=class_, x1=place, x2=place, y1=20, y2="100%"))
-        found.append(element("text", text, class_=class_, x=place, y=13, text_anchor=anchor))
-    return element(
-        "svg", *found, class_="axis", id="timeline-axis", data_fragment="", aria_hidden="true"
-    )
-
-
-def _row(bar: StepBar, start: datetime, length: float, link: str) -> Markup:
-    drawn = [_part(part, start, length) for part in bar.parts]
-    for mark in _marks(bar.marks, length):
-        drawn += _mark(mark, length)
-    children = [
-        element(
-            "a",
-            element("span", bar.status.mark.sign, class_="sign", aria_hidden="true"),
-            bar.slug,
-            class_="name",
-            href=link + quote(bar.slug, safe=""),
-            aria_label=f"{bar.slug}, {status_word(bar.status)}",
-        ),
-        element("svg", *drawn, width="100%", height=_TIMELINE_HEIGHT, aria_hidden="true"),
-        element("span", *_note(bar, start), class_="note"),
-    ]
-    return element(
-        "li",
-        *children,
-        id=f"bar-{as_id(bar.slug)}",
-        class_=status_class(bar.status),
-        data_fragment="",
-    )
-
-
-def _part(part: BarPart, start: datetime, length: float) -> Markup:
-    height = 14 if part.is_executed else 6
-    scale = 100 / length
-    began = start + timedelta(seconds=part.start_s)
-    return element(
-        "rect",
-        class_="executed" if part.is_executed else "waited",
-        x=_percent(part.start_s * scale),
-        y=(_TIMELINE_HEIGHT - height) / 2,
-        width=_percent(max((part.end_s - part.start_s) * scale, _MIN_WIDTH)),
-        height=height,
-        rx=2,
-        data_start=round(began.timestamp() * 1000) if part.is_open else None,
-        data_scale=f"{scale:.6g}" if part.is_open else None,
-    )
-
-
-def _marks(marks: Sequence[BarMark], length: float) -> Iterable[BarMark]:
-    if len(marks) <= _MAX_MARKS:
-        return marks
-    places = {(int(_MAX_MARKS * mark.at_s / length), mark.outcome): mark for mark in marks}
-    return places.values()
-
-
-def _mark(mark: BarMark, length: float) -> list[Markup]:
-    place, middle = _percent(100 * mark.at_s / length), _TIMELINE_HEIGHT / 2
-    sign = mark.outcome.mark.sign
-    return [
-        element("circle", class_=status_class(mark.outcome), cx=place, cy=middle, r=6.5),
-        element("text", sign, class_=status_class(mark.outcome), x=place, y=middle + 3.5),
-    ]
-
-
-def _note(bar: StepBar, start: datetime) -> list[str]:
-    """How long it took, and what happened on the way."""
-    if bar.took_s is None:
-        return [status_word(bar.status)]
-    words: list[str] = [duration(bar.took_s)]
-    if bar.is_open:
-        began = iso(start + timedelta(seconds=bar.parts[0].start_s))
-        words = [element("time", duration(round(bar.took_s)), datetime=began, data_since="")]
-    if bar.is_map:
-        tasks = bar.tasks
-        words.append(f", {number(tasks.completed)} of {number(tasks.tasks)}")
-        if bar.per_second is not None and bar.left_s is not None:
-            words.append(f", {_rate(bar.per_second)}/s, about {duration(round(bar.left_s))} left")
-    ends = Counter(mark.outcome for mark in bar.marks)
-    told = ", ".join(f"{number(count)} {status_word(end)}" for end, count in ends.items())
-    return [*words, f" ({told})"] if told else words
-
-
-def _rate(per_second: float) -> str:
+def rate(per_second: float) -> str:
+    """How many tasks a map completes in a second."""
     return f"{per_second:.2g}" if per_second < 10 else number(round(per_second))
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+# The graph of a flow, or of a run of it. Its steps are links in topological order.
+#
+# Of a larger graph than this only a step and its neighbours are shown: the step that the page's
+# parameter `step` names, else one that failed or goes on.
+MAX_STEPS = 300
+
+_ROW = 18  # of the geometry; a box has two lines, so it takes four rows
+_GAP = 12  # between two boxes of a column
+_MARGIN = 6  # beside all boxes
+_TRACK = 12  # between two vertical lines
+_BEFORE_TRACKS, _AFTER_TRACKS = 16, 22  # the arrow head is in the latter
+_CORNER = 7
+NAME_X, _PADDING = 36, 14  # of a text in its box
+_WORDS_LETTER = 6.9
+_MIN_WIDTH, _MAX_WIDTH, _MIN_MAP_WIDTH = 160, 300, 226
+_MAX_NAMED = 5  # deps of a step; a join may have very many
+
+
+class StepLook(NamedTuple):
+    """What is shown of a step of a run, besides what the graph has of it."""
+
+    words: Sequence[str]
+    since: datetime | None = None  # the first of the words is how long it takes since then
+    share: float | None = None  # how much of it is done, while it runs
+    more: Sequence[str] = ()  # for those who hear the page
+
+
+@dataclass(frozen=True)
+class StepBox:
+    """A step at its place in the picture."""
+
+    node: Node
+    look: StepLook | None
+    x: int
+    y: int
+    width: int
+    height: int
+
+    @property
+    def room(self) -> int:
+        """How wide a text may be."""
+        return self.width - NAME_X - _PADDING
+
+    @property
+    def name(self) -> str:
+        return cut(self.node.slug, int(self.room / LETTER))
+
+    @property
+    def label(self) -> str:
+        """Such as `summary, running, attempt 2 of 3`."""
+        parts = [self.node.slug, *(["map"] if self.node.is_map else [])]
+        parts += [status_word(self.node.status)] if self.node.status is not None else []
+        return ", ".join([*parts, *(self.look.more if self.look else ())])
+
+    @property
+    def title(self) -> str:
+        node = self.node
+        more = len(node.deps) - _MAX_NAMED
+        names = ", ".join(node.deps[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        deps = f"after {names}" if node.deps else "at the beginning"
+        return f"{node.slug}: {node.note}; {deps}" if node.note else f"{node.slug}: {deps}"
+
+    def words(self) -> list[tuple[str, datetime | None]]:
+        """The words that fit; the first to go is the status, which the sign shows too."""
+        assert self.node.status is not None and self.look is not None
+        words, word = list(self.look.words), status_word(self.node.status)
+        room, found = int(self.room / _WORDS_LETTER), list[tuple[str, datetime | None]]()
+        if words[0] in (self.node.status, word):
+            words[0] = word
+        elif words[0] != "waits" and len(" ".join([word, *words])) <= room:
+            words.insert(0, word)
+        for each in words:
+            since = self.look.since if each == self.look.words[0] else None
+            found.append((cut(each, max(room, 1)), since))
+            room -= len(each) + 1
+        return found
+
+
+@dataclass(frozen=True)
+class GraphPicture:
+    """A graph with the places of its boxes and lines."""
+
+    boxes: Sequence[StepBox]
+    edges: Sequence[str]  # one path for all edges of a step: what they share is drawn once
+    selected_edges: str
+    arrows: Sequence[tuple[int, int]]
+    width: int
+    height: int
+    selected: str | None
+    centre: str | None  # the step of which only the neighbours are shown
+    steps: int  # of the whole graph
+
+
+def run_graph(details: RunDetails, selected: str | None = None) -> GraphPicture:
+    """The graph of a run."""
+    graph = graph_of_run(details.run, details.steps, details.now)
+    steps = {step.step_slug: step for step in details.steps}
+    looks = {node.slug: _look(node, steps[node.slug], details) for node in graph.nodes}
+    return _placed(graph, looks, selected)
+
+
+def flow_graph(shape: Mapping[str, Any], selected: str | None = None) -> GraphPicture:
+    """The graph of a flow."""
+    return _placed(graph_of(shape), {}, selected)
+
+
+def _look(node: Node, step: StepTasks, details: RunDetails) -> StepLook:
+    state = details.run.steps.get(node.slug)
+    assert node.status is not None
+    now = details.run.ended_at or details.now
+    words = step_words(step, state, node.status, now, number)
+    is_open = state is not None and state.status is StepStatus.STARTED and not node.status.is_end
+    since = state.started_at if state and is_open and words[0] != "waits" else None
+    more = []
+    if step.tasks > 1:
+        more.append(f"{number(step.completed)} of {number(step.tasks)} tasks completed")
+        more += [f"{number(step.failed)} failed"] if step.failed else []
+    elif step.attempts > 1:
+        more.append(f"attempt {step.attempts} of {step.max_attempts}")
+    undo = details.undos.get(node.slug)
+    if undo is not None:
+        words, more = [*words, undo.text], [*more, undo.text]
+    has_share = is_open and step.share is not None and (step.tasks > 1 or step.progress is not None)
+    return StepLook(words, since, step.share if has_share else None, more)
+
+
+def _centre(graph: Graph, selected: str | None) -> str | None:
+    """The step whose neighbours are shown, if the graph is too large; else None."""
+    if len(graph.nodes) <= MAX_STEPS:
+        return None
+    if any(node.slug == selected for node in graph.nodes):
+        return selected
+    for status in (StepStatus.FAILED, StepStatus.STARTED, RunStatus.WAITING):
+        for node in graph.nodes:
+            if node.status == status:
+                return node.slug
+    return graph.nodes[0].slug
+
+
+def _placed(graph: Graph, looks: Mapping[str, StepLook], selected: str | None) -> GraphPicture:
+    """Give each box and line of a graph its place."""
+    centre, steps = _centre(graph, selected), len(graph.nodes)
+    graph = graph if centre is None else graph.around(centre, MAX_STEPS)
+    layout = layout_of([Box(n.slug, n.deps, (n.slug, "")) for n in graph.nodes], is_narrow=True)
+    nodes = {node.slug: node for node in graph.nodes}
+    boxes: dict[str, StepBox] = {}
+    spans: list[tuple[int, int]] = []  # of each column: where it begins, and where it ends
+    left, bottom = _MARGIN, 0
+    for index, column in enumerate(layout.columns):
+        width = max((_width(nodes[cell.name]) for cell in column if cell.box), default=0)
+        for cell in column:
+            bottom = max(bottom, cell.top + cell.height if cell.box else cell.leaves_at + 1)
+            if cell.box:
+                boxes[cell.name] = StepBox(
+                    nodes[cell.name], looks.get(cell.name), left, cell.top * _ROW + _GAP // 2,
+                    width, cell.height * _ROW - _GAP,
+                )  # fmt: skip
+        spans.append((left, left + width))
+        left += width
+        if index < len(layout.channels):
+            tracks = layout.channels[index].tracks
+            left += _BEFORE_TRACKS + _TRACK * max(tracks - 1, 0) + _AFTER_TRACKS
+    edges, selected_edges, arrows = dict[str, str](), "", set[tuple[int, int]]()
+    for line in layout.edges():
+        path, last = _path(line, spans), line.bends[-1]
+        edges[line.start] = edges.get(line.start, "") + path
+        arrows.add((spans[last.channel + 1][0], _middle(last.row)))
+        if selected in (line.start, line.end):
+            selected_edges += path
+    return GraphPicture(
+        [boxes[slug] for slug in nodes], list(edges.values()), selected_edges, sorted(arrows),
+        left + _MARGIN, bottom * _ROW, selected, centre, steps,
+    )  # fmt: skip
+
+
+def _width(node: Node) -> int:
+    needed = ceil(NAME_X + LETTER * len(node.slug) + _PADDING)
+    return min(max(_MIN_MAP_WIDTH if node.is_map else _MIN_WIDTH, needed), _MAX_WIDTH)
+
+
+def _path(line: EdgeLine, spans: Sequence[tuple[int, int]]) -> str:
+    """Straight lines, with round corners where they turn."""
+    y = _middle(line.row)
+    path = f"M{spans[line.bends[0].channel][1]} {y}"
+    for channel, track, row in line.bends:
+        next_y = _middle(row)
+        if track is not None and next_y != y:
+            x = spans[channel][1] + _BEFORE_TRACKS + _TRACK * track
+            down = _CORNER if next_y > y else -_CORNER
+            path += f"H{x - _CORNER}q{_CORNER} 0 {_CORNER} {down}"
+            path += f"V{next_y - down}q0 {down} {_CORNER} {down}"
+        y = next_y
+    return f"{path}H{spans[line.bends[-1].channel + 1][0] - 6}"
+
+
+def _middle(row: int) -> int:
+    return row * _ROW + _ROW // 2

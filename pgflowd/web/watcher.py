@@ -36,8 +36,7 @@ from pgflowd.db.query import execute
 from pgflowd.db.run_details import RunEvents
 from pgflowd.errors import AccessDenied, Bug, NotFound, PgflowdError, Unreachable
 from pgflowd.web.connections import Connection
-from pgflowd.web.fragments import Fragments, Numbers
-from pgflowd.web.output_lines import OutputLines
+from pgflowd.web.fragments import Fragments, Numbers, OutputLines
 from pgflowd.web.rendering import render
 from pgflowd.web.text import iso
 from pgflowd.web.views import View

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.errors import PgflowdError
-from pgflowd.web.json_tree import MAX_LEVELS, MAX_MEMBERS, JsonBranch, path_of, pointer_of, tree_of
+from pgflowd.web.text import MAX_LEVELS, MAX_MEMBERS, JsonBranch, path_of, pointer_of, tree_of
 
 
 def part(value, path=(), start=0):

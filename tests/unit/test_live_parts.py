@@ -7,8 +7,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.statuses import RunStatus
-from pgflowd.web.fragments import Fragments, Numbers, event
-from pgflowd.web.output_lines import OutputLines
+from pgflowd.web.fragments import Fragments, Numbers, OutputLines, event
 from pgflowd.web.watcher import ReadingTimes
 
 

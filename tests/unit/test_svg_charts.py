@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hostile import texts
-from support.pictures import parsed, texts_of
+from support.pictures import drawn, parsed, texts_of
 from support.run_documents import START, at, details, failed, state, tasks
 
 from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
 from pgflowd.core.documents.run_tasks import StepStrip, StripCell
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
-from pgflowd.web.svg import MAX_BARS, run_grid, run_timeline, spark, task_strip
+from pgflowd.web.svg import MAX_BARS
 
 RUN = UUID(int=7)
 
@@ -29,7 +29,7 @@ def test_each_step_is_a_row_that_says_what_its_bar_shows():
         failures=[failed("pay", 1, 10, 25, "timed_out", next_at=at(30))],
     )
 
-    picture = run_timeline(run, "/steps/")
+    picture = drawn("run_timeline", run, "/steps/")
 
     rows = {row.attrib["id"]: row for row in parsed(picture).iter("li")}
     assert list(rows) == ["bar-pay", "bar-links", "bar-send"]
@@ -50,7 +50,7 @@ def test_each_step_is_a_row_that_says_what_its_bar_shows():
 def test_an_open_bar_has_what_the_script_needs_to_let_it_grow():
     run = details((state("pay", "started", 10), tasks("pay", running=1, running_since=at(10))))
 
-    (bar,) = parsed(run_timeline(run, "")).iterfind(".//rect")
+    (bar,) = parsed(drawn("run_timeline", run, "")).iterfind(".//rect")
     start = int(bar.attrib["data-start"]) / 1000 - START.timestamp()
     assert start == pytest.approx(10)
     assert 30 * float(bar.attrib["data-scale"]) == pytest.approx(50, abs=0.01)
@@ -61,7 +61,7 @@ def test_of_very_many_steps_those_that_failed_or_go_on_are_shown():
     done = [(state(f"s{n}", "completed", 0, 1), tasks(f"s{n}")) for n in range(MAX_BARS + 20)]
     bad = (state("bad", "failed", 2, 3), tasks("bad", failed=1))
 
-    picture = parsed(run_timeline(details(*done, bad), ""))
+    picture = parsed(drawn("run_timeline", details(*done, bad), ""))
 
     ids = [row.attrib["id"] for row in picture.iter("li")]
     assert len(ids) == MAX_BARS and ids[-1] == "bar-bad"
@@ -70,9 +70,9 @@ def test_of_very_many_steps_those_that_failed_or_go_on_are_shown():
 
 def test_a_run_that_has_not_begun_has_no_timeline():
     run = details()
-    assert run_timeline(details(), "").markup
+    assert drawn("run_timeline", details(), "").html.strip()
     object.__setattr__(run.run, "started_at", None)
-    assert not run_timeline(run, "").markup
+    assert not drawn("run_timeline", run, "").html.strip()
 
 
 def test_a_cell_has_the_colour_of_its_worst_task_and_leads_to_its_tasks():
@@ -83,7 +83,9 @@ def test_a_cell_has_the_colour_of_its_worst_task_and_leads_to_its_tasks():
         StripCell(1001, 1500, {}),
     ]
 
-    links = parsed(task_strip(StepStrip(RUN, "links", cells), "/tasks?after=")).findall("a")
+    links = parsed(drawn("task_strip", StepStrip(RUN, "links", cells), "/tasks?after=")).findall(
+        "a"
+    )
 
     assert [link.attrib["aria-label"] for link in links] == [
         "tasks 0\N{EN DASH}499: 500 completed",
@@ -100,12 +102,12 @@ def test_a_cell_has_the_colour_of_its_worst_task_and_leads_to_its_tasks():
 
 
 def test_a_small_chart_says_its_numbers():
-    chart = parsed(spark([RunBucket(10, 0), RunBucket(0, 0), RunBucket(5, 5)]))
+    chart = parsed(drawn("spark", [RunBucket(10, 0), RunBucket(0, 0), RunBucket(5, 5)]))
     bars = [(bar.attrib["class"], float(bar.attrib["height"])) for bar in chart.iter("rect")]
 
     assert chart.attrib["aria-label"] == "15 runs completed, 5 failed"
     assert bars == [("ok", 22), ("none", 1), ("ok", 11), ("failed", 11)]
-    assert parsed(spark([])).attrib["aria-label"] == "0 runs completed, 0 failed"
+    assert parsed(drawn("spark", [])).attrib["aria-label"] == "0 runs completed, 0 failed"
 
 
 def test_a_grid_shows_where_the_newest_runs_failed():
@@ -115,7 +117,7 @@ def test_a_grid_shows_where_the_newest_runs_failed():
         GridRun(UUID(int=1), "shop_v1", RunStatus.STARTED, START, None, {"pay": ok, "old": ok}),
     ]
 
-    grid = parsed(run_grid(FlowGrid("shop", runs), "/runs/"))
+    grid = parsed(drawn("run_grid", FlowGrid("shop", runs), "/runs/"))
 
     older, newer = grid.findall("a")  # the newest on the right
     assert older.attrib["aria-label"] == "run 00000001, running"
@@ -141,7 +143,7 @@ def test_hostile_names_are_text(slugs, link):
     states = dict.fromkeys(slugs, StepStatus.FAILED)
     grid = FlowGrid(link, [GridRun(RUN, link, RunStatus.FAILED, START, None, states)])
 
-    assert len(parsed(run_grid(grid, link)).findall("a/g")) == len(slugs)
-    rows = parsed(run_timeline(run, link)).findall("ol/li")
+    assert len(parsed(drawn("run_grid", grid, link)).findall("a/g")) == len(slugs)
+    rows = parsed(drawn("run_timeline", run, link)).findall("ol/li")
     assert len(rows) == len(slugs)
-    assert parsed(task_strip(strip, link)).attrib["aria-label"].startswith("Tasks of ")
+    assert parsed(drawn("task_strip", strip, link)).attrib["aria-label"].startswith("Tasks of ")

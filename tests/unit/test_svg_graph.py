@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hostile import ATTACKS, texts
-from support.pictures import parsed, texts_of
+from support.pictures import drawn, parsed, texts_of
 from support.run_documents import details, state, tasks
 
 from pgflowd.core.documents.run_tasks import StepUndo
-from pgflowd.web.svg import Picture
-from pgflowd.web.svg_graph import MAX_STEPS, flow_graph, run_graph
+from pgflowd.web.rendering import Rendered
+from pgflowd.web.svg import MAX_STEPS, flow_graph, run_graph
 from pgflowd.web.text import as_id
 
 
@@ -38,13 +38,13 @@ def shape(*steps: str) -> dict:
     return {"steps": [{"slug": slug, "dependencies": deps.split()} for slug, _, deps in parts]}
 
 
-def links(picture: Picture) -> dict[str, Element]:
+def links(picture: Rendered) -> dict[str, Element]:
     """The link of each step, by its name for those who hear the page."""
     return {link.attrib["aria-label"]: link for link in parsed(picture).iter("a")}
 
 
 def test_each_step_is_a_link_that_says_how_it_is():
-    found = links(run_graph(run(), "/runs/1/steps/", selected="summary"))
+    found = links(drawn("graph_picture", run_graph(run(), "summary"), "/runs/1/steps/"))
 
     assert list(found) == [
         "website, completed, undone",
@@ -61,12 +61,11 @@ def test_each_step_is_a_link_that_says_how_it_is():
 
 
 def test_a_map_has_a_bar_of_what_is_done():
-    (drawn,) = (
-        link for name, link in links(run_graph(run(), "")).items() if name.startswith("links")
-    )
+    found = links(drawn("graph_picture", run_graph(run()), ""))
+    (box,) = (link for name, link in found.items() if name.startswith("links"))
 
-    whole, done = (drawn.find(f"rect[@class='{kind}']") for kind in ("whole", "done"))
-    assert texts_of(drawn)[-1] == "61,240/100,000"
+    whole, done = (box.find(f"rect[@class='{kind}']") for kind in ("whole", "done"))
+    assert texts_of(box)[-1] == "61,240/100,000"
     share = float(done.attrib["width"]) / float(whole.attrib["width"])
     assert share == pytest.approx(0.6124, abs=0.001)
 
@@ -75,18 +74,22 @@ def test_each_step_is_a_fragment_that_fits_in_place_of_the_one_before():
     before = details((state("pay", "created"), tasks("pay", tasks=0)))
     after = details((state("pay", "failed", 1, 4, error="no"), tasks("pay", failed=1, attempts=3)))
 
-    old, new = (run_graph(each, "").fragments for each in (before, after))
+    old, new = (drawn("graph_picture", run_graph(each), "").fragments for each in (before, after))
 
     assert list(old) == list(new) == ["node-pay"]
     boxes = [parsed(each["node-pay"]).find(".//rect[@class='box']").attrib for each in (old, new)]
     assert boxes[0] == boxes[1]
     assert 'class="step status-failed red"' in new["node-pay"]
-    assert str(new["node-pay"]) in run_graph(after, "").markup
+    assert new["node-pay"] in drawn("graph_picture", run_graph(after), "").html
 
 
 def test_boxes_do_not_overlap_and_edges_go_from_left_to_right():
     picture = parsed(
-        flow_graph(shape("a", "b < a", "c < a", "d < b c", "e < a", "f < d e a", "g"), "")
+        drawn(
+            "graph_picture",
+            flow_graph(shape("a", "b < a", "c < a", "d < b c", "e < a", "f < d e a", "g")),
+            "",
+        )
     )
 
     boxes = [
@@ -106,16 +109,16 @@ def test_boxes_do_not_overlap_and_edges_go_from_left_to_right():
 def test_of_a_large_graph_the_neighbours_of_one_step_are_shown():
     chain = [f"s{index} < s{index - 1}" if index else "s0" for index in range(MAX_STEPS + 1)]
 
-    picture = flow_graph(shape(*chain), "/steps/", selected="s7")
+    picture = drawn("graph_picture", flow_graph(shape(*chain), "s7"), "/steps/")
     addresses = {name: link.attrib["href"] for name, link in links(picture).items()}
     assert addresses == {"s6": "?step=s6", "s7": "/steps/s7", "s8": "?step=s8"}
-    assert "Of 301 steps s7 and its neighbours" in picture.markup and not picture.fragments
-    assert list(links(flow_graph(shape(*chain), ""))) == ["s0", "s1"]
-    assert len(links(flow_graph(shape(*chain[1:]), ""))) == MAX_STEPS
+    assert "Of 301 steps s7 and its neighbours" in picture.html
+    assert list(links(drawn("graph_picture", flow_graph(shape(*chain)), ""))) == ["s0", "s1"]
+    assert len(links(drawn("graph_picture", flow_graph(shape(*chain[1:])), ""))) == MAX_STEPS
 
 
 def test_an_empty_flow_is_an_empty_picture():
-    assert not links(flow_graph(shape(), ""))
+    assert not links(drawn("graph_picture", flow_graph(shape()), ""))
 
 
 @settings(max_examples=60, deadline=None)
@@ -128,7 +131,8 @@ def test_hostile_names_are_text_and_have_ids_of_their_own(slugs, link):
         undos={slug: StepUndo(slug, 1, 1, 0, 0, None) for slug in slugs},
     )  # fmt: skip
 
-    for picture in (flow_graph({"steps": steps}, link), run_graph(run, link)):
+    for graph in (flow_graph({"steps": steps}), run_graph(run)):
+        picture = drawn("graph_picture", graph, link)
         assert len(links(picture)) == len(set(slugs)) == len(picture.fragments)
 
 

@@ -10,7 +10,7 @@ from support.covers import covers
 from support.dashboard import Log, Running, running
 
 from pgflowd.web.answers import SECURITY_HEADERS
-from pgflowd.web.records import Refusals
+from pgflowd.web.request_checks import Refusals
 
 HOST = "Host: localhost"
 

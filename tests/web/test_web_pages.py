@@ -21,8 +21,8 @@ from web.conftest import OF_OUR_PAGE, anybody, serving
 from pgflowd.cli.main import run
 from pgflowd.db import schema
 from pgflowd.web import app
-from pgflowd.web.markdown import of_markdown
 from pgflowd.web.pages import PAGES
+from pgflowd.web.text import of_markdown
 
 
 def test_the_overview_shows_each_flow(web, shop):

@@ -17,7 +17,7 @@ from pgflowd.db.query import database_time, execute, execute_together
 from pgflowd.db.run_search import find_run
 from pgflowd.db.waits import list_signals, list_tasks
 from pgflowd.web.pages.page import Page, PageRequest
-from pgflowd.web.users import OF_DASHBOARD
+from pgflowd.web.request_checks import OF_DASHBOARD
 
 MAX_WAITS = 200
 MAX_AT_WORK = 1000

@@ -18,8 +18,8 @@ from pgflowd.db.operations import get_with_states
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute, execute_together
 from pgflowd.errors import NotFound
-from pgflowd.web.json_tree import JsonBranch, path_of, tree_of
 from pgflowd.web.pages.page import PageRequest, refused
+from pgflowd.web.text import JsonBranch, path_of, tree_of
 
 What = Literal["input", "output"]
 MAX_STEPS = 20  # whose outputs are shown together
