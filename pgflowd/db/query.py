@@ -26,6 +26,7 @@ from psycopg.rows import tuple_row
 from pgflowd.db.connection import translated
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 Rows = Sequence[tuple[Any, ...]]
 SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -34,12 +35,12 @@ MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s
 
 
 @dataclass(frozen=True)
-class Query(Generic[A]):
+class Query(Generic[A_co]):
     """One statement, and how to read its rows."""
 
     sql: str
     params: Sequence[Any]
-    read: Callable[[Rows], A]
+    read: Callable[[Rows], A_co]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from pgflowd.db.query import execute
 from pgflowd.db.run_search import find_run, flow_slugs
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
-from pgflowd.web.pages.troubles import STALE_S
+from pgflowd.web.pages.tasks import STALE_S
 
 # What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
 #

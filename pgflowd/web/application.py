@@ -35,8 +35,8 @@ from pgflowd.web.assets import asset
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.pages import PAGES, Page, PageRequest
-from pgflowd.web.pages.frame import read_frame
-from pgflowd.web.pages.values import whole_value
+from pgflowd.web.pages.page import read_frame
+from pgflowd.web.pages.runs import whole_value
 from pgflowd.web.posts import Posts
 from pgflowd.web.rendering import render
 from pgflowd.web.views import View, view_of

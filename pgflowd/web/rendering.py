@@ -30,7 +30,7 @@ from pgflowd.errors import TITLES
 from pgflowd.web import svg
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.assets import address_of
-from pgflowd.web.pages.step import STATUSES
+from pgflowd.web.pages.runs import STATUSES
 from pgflowd.web.text import (
     JsonBranch,
     as_id,

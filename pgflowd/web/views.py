@@ -17,7 +17,7 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.errors import PgflowdError
 from pgflowd.web.connections import Connection
 from pgflowd.web.pages import Page, PageRequest
-from pgflowd.web.pages.frame import read_frame
+from pgflowd.web.pages.page import read_frame
 from pgflowd.web.rendering import Rendered, render
 
 

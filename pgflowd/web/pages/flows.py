@@ -1,43 +1,62 @@
-"""The flows, and each of them: its graph, options, statistics, versions, schedules and limits."""
+"""The first page; the flows, and each of them; the form that starts a run; the schedules."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any
+from uuid import UUID
 
 from pgflowd.core.definition.options import FOLLOWING, Column, OptionValues, option_cells
 from pgflowd.core.definition.plan import StepPlan, plan_of
-from pgflowd.core.documents import Hidden, Inline
+from pgflowd.core.documents import Hidden, Inline, Named, shown
 from pgflowd.core.documents.flows import (
     FlowGrid,
     FlowStats,
     ListedFlow,
     ListedLimit,
+    OverviewCounts,
+    RunBucket,
     StepStats,
     Version,
     WorkerCaps,
     stats_of,
     unserved_needs,
 )
+from pgflowd.core.documents.runs import ListedRun, RunPage
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.graph import Graph, graph_of
 from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.redact import HIDDEN
+from pgflowd.core.run_filter import RunFilter
+from pgflowd.core.statuses import RunStatus
+from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault, zone_of
+from pgflowd.core.typed.schema_check import example_of
 from pgflowd.db.definitions import option_values, versions_of
 from pgflowd.db.flows import (
     flow_buckets,
     flow_grid,
+    flow_names,
     flow_shape,
     flow_stats,
     flow_work,
+    input_schema,
     list_flows,
+    overview_counts,
     worker_caps,
 )
-from pgflowd.db.query import execute, execute_together
+from pgflowd.db.operations import new_run_id
+from pgflowd.db.query import database_time, execute, execute_together
+from pgflowd.db.run_search import search_runs
+from pgflowd.db.runs import started_runs
 from pgflowd.db.schedules import list_schedules
 from pgflowd.db.waits import list_limits
 from pgflowd.web.pages.page import Page, PageRequest
+from pgflowd.web.text import visible
 
 TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}
 MAX_LIMITS = 20
@@ -49,10 +68,10 @@ _IF_USED = {option.column for option in FOLLOWING}  # shown only where a step ha
 class Flows:
     """The flows, and what they have to do."""
 
-    flows: Sequence[ListedFlow]
+    flows: Annotated[Sequence[ListedFlow], "all flows"]
 
     @property
-    def shown(self) -> list[ListedFlow]:
+    def shown_flows(self) -> list[ListedFlow]:
         """Those that undo runs of others are shown if they have work."""
         return [flow for flow in self.flows if not flow.undoes or flow.open_runs]
 
@@ -106,8 +125,7 @@ class ShownFlow:
 
 def flow_list(request: PageRequest) -> Flows:
     """All flows; of those with versions the current one."""
-    flows = execute(request.conn, list_flows())
-    return Flows(flows)
+    return Flows(execute(request.conn, list_flows()))
 
 
 def flow_page(request: PageRequest) -> ShownFlow:
@@ -125,19 +143,128 @@ def flow_page(request: PageRequest) -> ShownFlow:
         list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
         flow_buckets(name, since_s, BUCKETS), flow_grid(name),
     ]  # fmt: skip
-    read = execute_together(conn, queries)
-    shape, caps, versions, schedules, limits, works, found, buckets, grid = read
+    shape, caps, versions, schedules, limits, works, found, buckets, grid = execute_together(
+        conn, queries
+    )
     shape = shape or {"steps": []}
     tuned = [each for each in execute(conn, option_values(slug, shape)) if each.is_tuned]
     stats = next(iter(stats_of(works, found, since_s, buckets)), None)
     return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since, grid)
 
 
+# The first page: what flows have to do, what needs attention, and the newest failures.
+SINCE_S = 3600.0
+PARTS = 30  # of a chart: each two minutes
+FAILURES = 8
+
+
+@dataclass(frozen=True)
+class Overview(Flows):
+    """What flows have to do and did lately, what needs attention, and the newest failed runs."""
+
+    counts: Annotated[OverviewCounts, "what needs somebody"]
+    buckets: Annotated[
+        Mapping[str, Sequence[RunBucket]],
+        "of flows of which runs ended within the last hour: how many were `ok` and how many"
+        " `failed` in each part of it",
+    ]
+    failures: Hidden[RunPage]
+
+    @property
+    @shown
+    def failed(self) -> Annotated[Sequence[ListedRun], Named("failures"), "runs that failed last"]:
+        return self.failures.runs
+
+    def buckets_of(self, flow: ListedFlow) -> Sequence[RunBucket]:
+        return self.buckets.get(flow.flow_slug) or [RunBucket(0, 0)] * PARTS
+
+
+def overview(request: PageRequest) -> Overview:
+    queries: list[Any] = [
+        list_flows(), overview_counts(), flow_buckets(None, SINCE_S, PARTS),
+        search_runs(RunFilter(statuses=(RunStatus.FAILED,)), FAILURES),
+    ]  # fmt: skip
+    return Overview(*execute_together(request.conn, queries))
+
+
+_LONGEST_INPUT = 20_000  # characters; a form holds no more
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """A flow, the id that its next run gets, and an input to begin with."""
+
+    flow: str
+    run_id: Annotated[UUID, "the id that the run will have"]
+    input: Annotated[Any, "what the form begins with"]  # as it may be shown
+    is_of_last_run: Hidden[bool]
+    schema: Annotated[Mapping[str, Any] | None, "the JSON Schema of the input, if there is one"]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it begins with the last input, which is so if that is short and hides nothing."""
+        text = _indented(self.input)
+        return self.is_of_last_run and len(text) <= _LONGEST_INPUT and f'"{HIDDEN}' not in text
+
+    @property
+    def text(self) -> str:
+        """The input as people edit it."""
+        return _indented(self.input if self.repeats else _example(self.schema))
+
+
+def start_form(request: PageRequest) -> StartForm:
+    """The input of the flow's last run, else an example of its schema."""
+    flow = request.path["flow"]
+    known = execute(request.conn, flow_names())
+    if flow not in known:
+        raise unknown_flow(flow, known)
+    schema = execute(request.conn, input_schema(flow))
+    last = execute(request.conn, started_runs(flow, 1))
+    input = last[0].input if last else _example(schema)
+    return StartForm(flow, new_run_id(), input, bool(last), schema)
+
+
+def _example(schema: Mapping[str, Any] | None) -> Any:
+    return {} if schema is None else example_of(schema)
+
+
+def _indented(value: Any) -> str:
+    """As JSON that people edit; a character that nobody would see is an escape of JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if visible(text) == text else json.dumps(value, indent=2)
+
+
+TICKS = 5
+
+
+@dataclass(frozen=True)
+class ShownSchedules:
+    """The schedules by their names, as they were at `now`."""
+
+    schedules: Sequence[ListedSchedule]
+    now: Hidden[datetime]
+
+    def ticks(self, schedule: ListedSchedule) -> list[datetime]:
+        """The next ticks, as the clock of their zone shows them; none if it cannot be read."""
+        cron, zone = schedule.cron, schedule.timezone
+        if expression_fault(cron) or zone_fault(zone):
+            return []
+        ticks = islice(ticks_after(cron, zone, self.now), TICKS)
+        return [tick.astimezone(zone_of(zone)) for tick in ticks]
+
+
+def schedule_list(request: PageRequest) -> ShownSchedules:
+    found, now = execute_together(request.conn, [list_schedules(), database_time()])
+    return ShownSchedules(found, now)
+
+
 PAGES = (
-    Page("/flows", "flows.html", flow_list, lambda _: ["pgflowd", "flows", "list"]),
+    Page("/", "overview.html", overview, "flows list"),
+    Page("/flows", "flows.html", flow_list, "flows list"),
     Page(
-        "/flows/{flow}", "flow.html", flow_page,
-        lambda request: ["pgflowd", "flows", "show", request.path["flow"]],
-        frozenset({"since", "step"}),
+        "/flows/{flow}", "flow.html", flow_page, "flows show {flow}",
+        others=frozenset({"since", "step"}),
     ),
+    Page("/flows/{flow}/start", "start.html", start_form, "runs start {flow} INPUT"),
+    Page("/schedules", "schedules.html", schedule_list, "schedules list"),
 )  # fmt: skip

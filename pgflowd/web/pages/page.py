@@ -1,10 +1,10 @@
 """
-What a page is: its address, the document that it reads, and how it is shown.
+What a page is: its address, the document that it reads, how it is shown, and what is around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,8 +12,16 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
+from pgflowd.core.documents.runs import RunWithStates
+from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.settings.values import parse_duration
 from pgflowd.core.wishes import NEVER, Moment
+from pgflowd.db.daemons import list_daemons
+from pgflowd.db.flows import overview_counts
+from pgflowd.db.operations import get_with_states
+from pgflowd.db.performing import run_sync
+from pgflowd.db.query import database_time, execute_together
 from pgflowd.db.run_search import find_run
 from pgflowd.errors import PgflowdError
 
@@ -33,6 +41,16 @@ class PageRequest:
     def run_id(self) -> UUID:
         """The run of the address."""
         return find_run(self.conn, self.path["run"])
+
+    def run(self, step: str | None = None) -> RunWithStates:
+        """The run of the address, which has this step, or that of the parameter."""
+        found = run_sync(self.conn, get_with_states(self.run_id()))
+        refuse_unknown_step(found, step or self.word("step"))
+        return found
+
+    def run_of_query(self) -> UUID | None:
+        """The run that the parameter `run` names."""
+        return None if (run := self.word("run")) is None else find_run(self.conn, run)
 
     def word(self, name: str) -> str | None:
         """A parameter; None if it is absent or empty, as forms leave it."""
@@ -98,14 +116,21 @@ class Page:
     path: str
     template: str
     read: Callable[[PageRequest], Any]
-    command: Callable[[PageRequest], Sequence[str]]  # which prints the same
-    parameters: frozenset[str] = frozenset()  # that its address may have
-    lists: frozenset[str] = frozenset()  # of these, those that may be given several times
+    # which prints the same; a text has words of the path, as `flows show {flow}`
+    prints: str | Callable[[PageRequest], Sequence[str]]
+    options: Sequence[str] = ()  # parameters of the address that are options of the command, too
+    others: frozenset[str] = frozenset()  # the other parameters
+    lists: frozenset[str] = frozenset()  # of all these, those that may be given several times
     views: Mapping[str, Page] = field(default_factory=dict)  # by the parameter `view`
     # of a list: its document with rows that tabs show and it has no more, and which these are; rows
     # are told by the ids of their fragments
     with_rows: WithRows | None = None
     needs_database: bool = True  # else it is shown without it, too
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """All that its address may have."""
+        return self.others.union(self.options)
 
     def chosen(self, view: str | None) -> Page:
         """The page itself, or one of its views."""
@@ -114,3 +139,61 @@ class Page:
         if view not in self.views:
             raise refused("view", view, ", ".join(self.views) or "absent")
         return self.views[view]
+
+    def command(self, request: PageRequest) -> list[str]:
+        """The command that prints the document that is asked for."""
+        if not isinstance(self.prints, str):
+            return ["pgflowd", *self.prints(request)]
+        path = dict(request.path)
+        path["run"] = path.get("run", "")[-8:]
+        words = ["pgflowd", *(word.format_map(path) for word in self.prints.split())]
+        for name in self.options:
+            given = request.word(name) or ""
+            values = given.split(",") if name in self.lists else [given]
+            words += [word for value in values if value for word in (f"--{name}", value)]
+        return words
+
+
+# What every page has around its content: the time, and what the navigation says.
+MAX_PROBLEMS = 10  # that are shown above each page; the page of daemons has all
+
+
+@dataclass(frozen=True)
+class DaemonProblem:
+    """Something that is wrong with a daemon of some machine."""
+
+    daemon: ListedDaemon
+    text: str
+    code: str | None = None
+    next: str | None = None
+    flow: str | None = None
+
+
+@dataclass(frozen=True)
+class PageFrame:
+    """It was read together with the document of the page."""
+
+    now: datetime  # by the database's clock
+    problems: Sequence[DaemonProblem] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)  # by the path of a page
+
+
+def read_frame(conn: Connection) -> PageFrame:
+    queries: list[Any] = [database_time(), list_daemons(only_problems=True), overview_counts()]
+    now, daemons, found = execute_together(conn, queries)
+    counts = {
+        "/inbox": found.people + found.quarantined, "/stalled": found.stalled, "/dead": found.dead,
+        "/daemons": sum(daemon.is_silent for daemon in daemons),
+    }  # fmt: skip
+    return PageFrame(now, list(problems_of(daemons)), counts)
+
+
+def problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[DaemonProblem]:
+    """What is wrong with daemons; of one that is silent only that, since the rest is old."""
+    alone = is_alone(daemons)
+    for daemon in daemons:
+        if daemon.is_silent:
+            yield DaemonProblem(daemon, silence(daemon, is_alone=alone))
+            continue
+        for one in daemon.problems:
+            yield DaemonProblem(daemon, **one)

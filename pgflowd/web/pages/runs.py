@@ -1,26 +1,60 @@
-"""The list of runs. Its filter is its address."""
+"""The list of runs, whose filter is its address; a run, its values, and each of its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pgflowd.core.documents import Hidden, Inline
-from pgflowd.core.documents.runs import PageKey, RunPage
-from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.documents import Hidden, Inline, shown
+from pgflowd.core.documents.history import EventPage
+from pgflowd.core.documents.run_tasks import (
+    Branch,
+    StepTask,
+    StepTasksPage,
+    ValuePart,
+    branches_of,
+)
+from pgflowd.core.documents.runs import (
+    Attempt,
+    AttemptOutput,
+    FailedAttempt,
+    PageKey,
+    RunDetails,
+    RunPage,
+    RunWithStates,
+    StepState,
+    StepTasks,
+)
+from pgflowd.core.documents.waits import OpenTask
+from pgflowd.core.graph import Graph, Node
+from pgflowd.core.lookup import refuse_unknown_step, unknown_flow
 from pgflowd.core.run_filter import RunFilter
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.run_graph import graph_of_run
+from pgflowd.core.statuses import (
+    OPEN_TASK_STATUSES,
+    Outcome,
+    RunStatus,
+    StepStatus,
+    TaskStatus,
+)
+from pgflowd.core.text import short_id
+from pgflowd.db.history import attempts, event_page, kept_output, task_attempts, value_part
+from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute, execute_together
+from pgflowd.db.run_details import read_details, run_tasks, step_strip
 from pgflowd.db.run_search import count_runs, flow_slugs, runs_by_id, search_runs
+from pgflowd.db.runs import run_steps
+from pgflowd.errors import NotFound
 from pgflowd.web.pages.page import Connection, Page, PageRequest, refused
+from pgflowd.web.text import JsonBranch, path_of, tree_of
 
 LISTED = 50
-STATUSES = tuple(map(str, RunStatus))
 _ROW = "run-"  # begins the id of a row's fragment
 MAX_TEXT_CHARS = 200  # of what is searched for
-_FILTER = ("flow", "status", "label", "since", "until", "text")
 
 
 @dataclass(frozen=True)
@@ -47,12 +81,18 @@ def run_list(request: PageRequest) -> ShownRuns:
 
 def filter_of(request: PageRequest) -> RunFilter:
     """The filter that an address has."""
+    labels = {}
+    if (label := request.word("label")) is not None:
+        name, equals, value = label.partition("=")
+        if not equals or not name:
+            raise refused("label", label, "NAME=VALUE")
+        labels = {name: value}
     return RunFilter(
         flow=request.word("flow"),
-        statuses=tuple(request.some_of("status", STATUSES)),
+        statuses=tuple(request.some_of("status", tuple(map(str, RunStatus)))),
         since=request.moment("since"),
         until=request.moment("until"),
-        labels=_labels(request),
+        labels=labels,
         text=(request.word("text") or "")[:MAX_TEXT_CHARS],
     )
 
@@ -82,26 +122,348 @@ def with_rows(
     return more, [f"{_ROW}{run.run_id}" for run in found]
 
 
-def _labels(request: PageRequest) -> dict[str, str]:
-    if (text := request.word("label")) is None:
-        return {}
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise refused("label", text, "NAME=VALUE")
-    return {name: value}
+# Values, in parts, as they may be very large.
+What = Literal["input", "output"]
+MAX_VALUES = 20  # steps whose outputs are shown together
+_MAX_INDEX = 2**31 - 1
 
 
-def _command(request: PageRequest) -> list[str]:
-    words = ["pgflowd", "runs", "list"]
-    for name in (*_FILTER, "after"):
-        values = (request.word(name) or "").split(",") if name == "status" else [request.word(name)]
-        words += [word for value in values if value for word in (f"--{name}", value)]
-    return words
+@dataclass(frozen=True)
+class ShownValue:
+    """A part of a value, and whose it is."""
 
+    what: What
+    step: str | None  # None: the run's
+    task: int | None
+    part: Inline[ValuePart]
+
+    @property
+    def title(self) -> str:
+        task = "" if self.task is None else f"#{self.task}"
+        return f"{self.what.capitalize()}{f' of {self.step}{task}' if self.step else ''}"
+
+    @property
+    def tree(self) -> JsonBranch:
+        return tree_of(self.part)
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """The parameters of its address."""
+        return {"view": "values", "what": self.what, "step": self.step, "task": self.task}
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """Parts of the values of a run: those that its address asks for, or all that it has."""
+
+    run: Hidden[RunWithStates]
+    values: Annotated[Sequence[ShownValue], "the values that were asked for"]
+    left_out: Hidden[Sequence[str]] = ()  # steps that have outputs, too
+
+    @property
+    @shown
+    def run_id(self) -> UUID:
+        return self.run.run_id
+
+
+def run_values(request: PageRequest) -> RunValues:
+    """One value from a path on, or the input, the output and the outputs of steps."""
+    run = request.run()
+    if what := _what(request):
+        return RunValues(run, [_asked(request, run, what)])
+    done = [slug for slug, each in run.steps.items() if each.status is StepStatus.COMPLETED]
+    wanted: list[tuple[What, str | None]] = [("input", None), ("output", None)]
+    wanted += [("output", slug) for slug in done[:MAX_VALUES]]
+    queries = [value_part(run.run_id, slug, what=what) for what, slug in wanted]
+    parts = execute_together(request.conn, queries)
+    found = [
+        ShownValue(what, slug, None, part)
+        for (what, slug), part in zip(wanted, parts, strict=True) if part
+    ]  # fmt: skip
+    return RunValues(run, found, done[MAX_VALUES:])
+
+
+def _what(request: PageRequest) -> What | None:
+    word = request.one_of("what", ("input", "output"))
+    return None if word is None else "input" if word == "input" else "output"
+
+
+def _asked(request: PageRequest, run: RunWithStates, what: What) -> ShownValue:
+    step, index = request.word("step"), request.number("task", -1, 0, _MAX_INDEX)
+    task = None if index < 0 else index
+    path, start = path_of(request.query.get("path", "")), request.number("start", 0, 0, _MAX_INDEX)
+    part = execute(request.conn, value_part(run.run_id, step, task, what, path, start))
+    if part is None:
+        whose = f"step {step}" if step else f"run {short_id(run.run_id)}"
+        remedy = "it has ended without one, or the path leads nowhere"
+        raise NotFound(f"{whose} has no such {what}", next=remedy)
+    return ShownValue(what, step, task, part)
+
+
+def whole_value(request: PageRequest) -> tuple[str, Any]:
+    """An input or output that an address names, and the name of a file for it."""
+    run, step, what = request.run(), request.word("step"), _what(request) or "output"
+    if step is not None and what == "input":
+        raise refused("what", what, "output, since a step has one input for each task")
+    if step is None:
+        return f"{short_id(run.run_id)}-{what}.json", run.input if what == "input" else run.output
+    return f"{short_id(run.run_id)}-{step}.json", run.steps[step].output
+
+
+MAX_OUTPUTS = 20  # attempts whose output is shown, as by `runs output`
+MAX_READ = 5000  # attempts of a run of which all are read
+MAX_EVENTS = 500  # of a page
+MAX_TROUBLES = 20  # failed attempts with their tracebacks; a map may have very many
+_FIRST = (StepStatus.FAILED, StepStatus.STARTED)  # in a list of steps
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step of a run, with all that its row says."""
+
+    tasks: StepTasks
+    state: StepState | None
+    node: Node
+
+    @property
+    def slug(self) -> str:
+        return self.tasks.step_slug
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run, its steps and what it waits for."""
+
+    details: Inline[RunDetails]
+
+    @property
+    def run(self) -> RunWithStates:
+        return self.details.run
+
+    @property
+    def graph(self) -> Graph:
+        details = self.details
+        return graph_of_run(details.run, details.steps, details.now, details.undos)
+
+    @property
+    def steps(self) -> list[ShownStep]:
+        """Those that failed or run come first, then the others in the order of the graph."""
+        nodes = {node.slug: node for node in self.graph.nodes}
+        shown = [
+            ShownStep(each, self.run.steps.get(each.step_slug), nodes[each.step_slug])
+            for each in self.details.steps
+        ]
+        return sorted(shown, key=lambda one: one.state is None or one.state.status not in _FIRST)
+
+    @property
+    def troubles(self) -> Sequence[FailedAttempt]:
+        """The newest failed attempts, the newest first."""
+        kept = [each for each in self.details.failures if each.outcome is not Outcome.RELEASED]
+        return kept[: -MAX_TROUBLES - 1 : -1]
+
+    @property
+    def waits(self) -> list[tuple[OpenTask, int]]:
+        """What tasks wait for; of those of a step that wait for the same the first, and how many
+        others there are."""
+        alike: dict[tuple[str, str], list[OpenTask]] = {}
+        for task in self.details.waits:
+            alike.setdefault((task.step_slug, task.waits_for), []).append(task)
+        return [(tasks[0], len(tasks) - 1) for tasks in alike.values()]
+
+    @property
+    def branches(self) -> list[Branch]:
+        return branches_of(self.details.family or ())
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """What happened in a run, in the order of time."""
+
+    details: Hidden[RunDetails]
+    page: Inline[EventPage]
+
+    @property
+    def run(self) -> RunWithStates:
+        return self.details.run
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """What the handlers of a run have printed and logged."""
+
+    run: Hidden[RunWithStates]
+    attempts: Annotated[
+        Sequence[AttemptOutput],
+        "at most the newest twenty of which output is kept, in the order of their ends",
+    ]
+
+    @property
+    @shown
+    def run_id(self) -> UUID:
+        return self.run.run_id
+
+
+def run_page(request: PageRequest) -> ShownRun:
+    """A run as `runs show --tree` prints it; `step` is one that the graph shows with others."""
+    details = run_sync(request.conn, read_details(request.run_id(), with_family=True))
+    refuse_unknown_step(details.run, request.word("step"))
+    return ShownRun(details)
+
+
+def run_attempts(request: PageRequest) -> ShownRun:
+    """A run with its checkpoints and, unless there are very many, its attempts."""
+    return ShownRun(_with_attempts(request, with_checkpoints=True))
+
+
+def run_timeline(request: PageRequest) -> RunHistory:
+    """What happened last in a run, or before a moment; the bars of very many tasks are left out."""
+    details = _with_attempts(request)
+    page = execute(request.conn, event_page(details.run.run_id, _before(request), MAX_EVENTS))
+    return RunHistory(details, page)
+
+
+def _with_attempts(request: PageRequest, *, with_checkpoints: bool = False) -> RunDetails:
+    """A run with its attempts, unless they may be too many to be read at once."""
+    reading = read_details(request.run_id(), with_checkpoints=with_checkpoints)
+    details = run_sync(request.conn, reading)
+    if sum(step.tasks * max(step.attempts or 1, 1) for step in details.steps) > MAX_READ:
+        return details
+    return replace(details, attempts=execute(request.conn, attempts(details.run.run_id)))
+
+
+def _before(request: PageRequest) -> datetime | None:
+    moment = request.moment("before")
+    if moment.in_s is not None:
+        raise refused("before", request.query["before"], "a moment such as 2026-12-31T08:00Z")
+    return moment.at
+
+
+def run_output(request: PageRequest) -> RunOutput:
+    """What the handlers of a run, or of a step of it, have printed and logged."""
+    run = request.run()
+    query = kept_output(run.run_id, request.word("step"), None, None, MAX_OUTPUTS)
+    return RunOutput(run, execute(request.conn, query))
+
+
+# One step of a run: its tasks, a page at a time, and on request one of them with its attempts.
+MAX_ATTEMPTS = 50  # of one task, the newest
+STATUSES = tuple(
+    map(str, (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED, *OPEN_TASK_STATUSES))
+)
+
+
+@dataclass(frozen=True)
+class ShownTask:
+    """A task with its attempts, the newest first."""
+
+    task: StepTask
+    attempts: Sequence[Attempt]
+    values: Sequence[ShownValue]  # its input and its output, as far as there are any
+
+
+@dataclass(frozen=True)
+class ShownTasks:
+    """A step of a run, some of its tasks, and perhaps one of them in detail."""
+
+    run: Hidden[RunWithStates]
+    step: Hidden[StepTasks]
+    page: Inline[StepTasksPage]
+    chosen: Hidden[ShownTask | None]
+
+    @property
+    def state(self) -> StepState | None:
+        return self.run.steps.get(self.step.step_slug)
+
+    @property
+    def counts(self) -> list[tuple[TaskStatus, int]]:
+        """How many tasks it has of each status, without those of which it has none."""
+        step = self.step
+        found = [
+            (TaskStatus.COMPLETED, step.completed), (TaskStatus.FAILED, step.failed),
+            (TaskStatus.STARTED, step.running), (TaskStatus.WAITING, step.waiting),
+            (TaskStatus.QUEUED, step.queued),
+        ]  # fmt: skip
+        return [(status, count) for status, count in found if count]
+
+
+def step_tasks(request: PageRequest) -> ShownTasks:
+    """The tasks of a step; one in detail if the address names it, or the step has just one."""
+    slug = request.path["step"]
+    run = request.run(slug)
+    statuses = request.some_of("status", STATUSES)
+    after = request.number("after", -1, -1, _MAX_INDEX)
+    queries: list[Any] = [
+        run_tasks(run.run_id, slug, statuses, after, LISTED), run_steps(run.run_id),
+    ]  # fmt: skip
+    page, steps = execute_together(request.conn, queries)
+    step = next(each for each in steps if each.step_slug == slug)
+    if step.step_type == "map" and step.tasks > 1:
+        page = replace(page, strip=execute(request.conn, step_strip(run.run_id, slug)))
+    return ShownTasks(run, step, page, _chosen(request, run, step))
+
+
+def _chosen(request: PageRequest, run: RunWithStates, step: StepTasks) -> ShownTask | None:
+    index = request.number("task", -1, 0, _MAX_INDEX)
+    if index < 0:
+        if step.tasks != 1:
+            return None
+        index = 0
+    queries: list[Any] = [
+        run_tasks(run.run_id, step.step_slug, [], index - 1, 1),
+        task_attempts(run.run_id, step.step_slug, index, MAX_ATTEMPTS),
+    ]
+    whats: tuple[What, ...] = ("input", "output")
+    queries += [value_part(run.run_id, step.step_slug, index, what) for what in whats]
+    page, attempts, *parts = execute_together(request.conn, queries)
+    found = [task for task in page.tasks if task.task == index]
+    if not found:
+        remedy = f"it has {step.tasks}, from #0"
+        raise NotFound(f"step {step.step_slug} has no task #{index}", next=remedy)
+    values = [
+        ShownValue(what, step.step_slug, index, part)
+        for what, part in zip(whats, parts, strict=True) if part
+    ]  # fmt: skip
+    return ShownTask(found[0], attempts, values)
+
+
+def _log(request: PageRequest) -> list[str]:
+    before = _before(request)
+    later = [] if before is None else ["--before", before.isoformat()]
+    return ["runs", "log", request.path["run"][-8:], *later]
+
+
+def _show_value(request: PageRequest) -> list[str]:
+    return ["runs", "show", request.path["run"][-8:], f"--{request.word('what') or 'output'}"]
+
+
+def _view(
+    template: str,
+    read: Callable[[PageRequest], Any],
+    prints: str | Callable[[PageRequest], Sequence[str]],
+    *parameters: str,
+) -> Page:
+    """A view of a run, with the parameters that its address may have."""
+    return Page("/runs/{run}", template, read, prints, others=frozenset({"view", *parameters}))
+
+
+_VIEWS = {
+    "timeline": _view("run_timeline.html", run_timeline, _log, "before"),
+    "attempts": _view("run_attempts.html", run_attempts, "runs show {run} --attempts"),
+    "output": _view("run_output.html", run_output, "runs output {run}", "step"),
+    "values": _view(
+        "run_values.html", run_values, _show_value, "step", "task", "what", "path", "start"
+    ),
+}
 
 PAGES = (
     Page(
-        "/runs", "runs.html", run_list, _command, frozenset({*_FILTER, "after"}),
+        "/runs", "runs.html", run_list, "runs list",
+        options=("flow", "status", "label", "since", "until", "text", "after"),
         lists=frozenset({"status"}), with_rows=with_rows,
+    ),
+    replace(_view("run.html", run_page, "runs show {run} --tree", "step"), views=_VIEWS),
+    Page(
+        "/runs/{run}/steps/{step}", "step.html", step_tasks, "runs tasks {run} {step}",
+        options=("status", "after"), others=frozenset({"task"}), lists=frozenset({"status"}),
     ),
 )  # fmt: skip
