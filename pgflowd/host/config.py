@@ -37,18 +37,19 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.keys import GivenValue, MissingReference, Secret, keys_of
+from pgflowd.core.settings.keys import GivenValue, MissingReference, Secret
 from pgflowd.core.settings.load import (
     Lines,
     build,
     from_document,
     from_environ,
     from_flags,
+    key_of,
     label,
     lines_of,
 )
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
-from pgflowd.core.settings.sections import SECTIONS, Settings
+from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import NAME, URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem
 
@@ -225,13 +226,9 @@ def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
         line = content.count(b"\n", 0, error.start) + 1
         return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
     text = f"it is not valid TOML: {_KEY.sub(_dotted, str(error))}"
-    match = re.search(r" \(at line (\d+), column \d+\)$", text)
-    at_end = " (at end of document)"
-    if match:
-        return Problem("E109", one_line(text[: match.start()], 200), f"{shown}:{match[1]}")
-    if text.endswith(at_end):
-        line = content.rstrip(b"\n").count(b"\n") + 1
-        return Problem("E109", one_line(text.removesuffix(at_end), 200), f"{shown}:{line}")
+    if match := re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", text):
+        line = int(match[1] or content.rstrip(b"\n").count(b"\n") + 1)
+        return Problem("E109", one_line(text[: match.start()], 200), f"{shown}:{line}")
     return Problem("E109", one_line(text, 200), shown)
 
 
@@ -247,9 +244,7 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
     """Return W110 for each secret in this file, or in a file it names, that others can read."""
     problems = []
     for each in given:
-        section, key = SECTIONS.get(each.path[0]), each.path[-1]
-        known = keys_of(section).get(key) if section else None
-        if known is None or not isinstance(known[1], Secret) or not isinstance(each.raw, str):
+        if not isinstance(key_of(each.path), Secret) or not isinstance(each.raw, str):
             continue
         ref, readable, holder = Ref(each.raw), mode & 0o004, shown
         if ref.scheme == "file":
@@ -260,7 +255,7 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
         elif ref.scheme or not secrets_in(each.raw):
             continue
         if readable:
-            what = "a token" if key == "token" else "a password"
+            what = "a token" if each.path[-1] == "token" else "a password"
             text = f"{label(each.path)} holds {what} that others can read in {holder}"
             remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
             problems.append(Problem("W110", text, each.origin.place, remedy))
@@ -275,7 +270,7 @@ def _mode(path: Path) -> int:
 
 
 MAX_SECRET_BYTES = 64 * 1024  # of a secret; an endless file ends here
-SECRETS = ("url", "listen_url")
+SECRETS = (("database", "url"), ("database", "listen_url"), ("http", "token"))
 
 
 def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | None = None) -> str:
@@ -304,23 +299,18 @@ def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
 def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Problem]:
     """Return E107 for each secret that cannot be read now, and E105 for each invalid URL."""
     problems = []
-    for name in SECRETS:
-        ref: Ref = getattr(settings.database, name)
-        place = settings.origin_of("database", name).place
+    for section, name in SECRETS:
+        ref: Ref = getattr(getattr(settings, section), name)
+        place = settings.origin_of(section, name).place
         try:
-            mistake = _url_mistake(find(ref, environ))
+            value = find(ref, environ)
         except MissingReference as cause:
-            text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
+            text = f"[{section}] {name} is {one_line(ref.shown, 200)}, and {cause}"
             problems.append(Problem("E107", text, place))
             continue
-        if mistake:
+        if section == "database" and (mistake := _url_mistake(value)):
             text = f"[database] {name} cannot be read: {mistake}"
             problems.append(Problem("E105", text, place, URL_NEXT))
-    try:
-        find(settings.http.token, environ)
-    except MissingReference as cause:
-        text = f"[http] token is {one_line(settings.http.token.shown, 200)}, and {cause}"
-        problems.append(Problem("E107", text, settings.origin_of("http", "token").place))
     return problems
 
 

@@ -19,7 +19,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar
 
@@ -89,16 +89,19 @@ class GivenValue:
     def joined(self, path: str) -> str:
         return posixpath.normpath(posixpath.join(self.base, path))
 
-    def from_json(self, kind: str, example: str) -> object:
-        """The value, which is written as JSON where all is text."""
-        if not self.is_text:
-            return self.raw
-        try:
-            return json.loads(self.raw)
-        except (ValueError, RecursionError):
-            raise InvalidValue(
-                "E103", f"is not a JSON {kind}", f"write it like '{example}'"
-            ) from None
+    def from_json(self, kind: type, words: str, example: str, next: str | None = None) -> Any:
+        """The list or table, which is written as JSON where all is text."""
+        raw = self.raw
+        if self.is_text:
+            try:
+                raw = json.loads(raw)
+            except (ValueError, RecursionError):
+                name = "list" if kind is list else "object"
+                text, remedy = f"is not a JSON {name}", f"write it like '{example}'"
+                raise InvalidValue("E103", text, remedy) from None
+        if not isinstance(raw, kind):
+            raise _wrong_type(raw, words, next)
+        return raw
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,6 @@ class Key:
         raise NotImplementedError
 
     @property
-    def value(self) -> Any:
-        """The value of the default."""
-        return self.default
-
-    @property
     def range(self) -> str:
         """What the value must be, in words, besides its kind."""
         return ""
@@ -154,11 +152,9 @@ class Text(Key):
     def read(self, given: GivenValue, look_up: LookUp) -> Any:
         ref = _reference(given)
         try:
-            value = look_up(ref) if ref.scheme else ref.written
+            value = _printable(look_up(ref)) if ref.scheme else ref.written
         except MissingReference as cause:
             raise InvalidValue("E107", f"is {shown(given.raw)}, and {cause}") from cause
-        if ref.scheme:
-            _printable(value)
         if value == "" == self.default:
             return value
         return self.checked(value, given, "its value" if ref.scheme else shown(value))
@@ -181,15 +177,10 @@ class Text(Key):
         return {"type": "string", **pattern, **_NO_CONTROL}
 
 
-@dataclass(frozen=True)
 class Secret(Text):
     """A reference, or the value itself, which is never shown."""
 
     kind = "text that is never shown"
-
-    @property
-    def value(self) -> Ref:
-        return Ref(self.default)
 
     def read(self, given: GivenValue, look_up: LookUp) -> Ref:
         ref = _reference(given)
@@ -210,11 +201,8 @@ class PathKey(Text):
         return given.joined(value)
 
 
-@dataclass(frozen=True)
 class AddressKey(Text):
     """Where a server listens."""
-
-    form: Form | None = ADDRESS
 
     kind = "address"
 
@@ -230,11 +218,7 @@ class AddressKey(Text):
 class Choice(Text):
     """One of several words."""
 
-    others: tuple[str, ...] = ()
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return (self.default, *self.others)
+    choices: tuple[str, ...] = ()
 
     @property
     def means(self) -> str:
@@ -242,8 +226,7 @@ class Choice(Text):
 
     def checked(self, value: str, given: GivenValue, as_shown: str) -> str:
         if value not in self.choices:
-            text = f"is {as_shown}; it must be one of {_quoted(self.choices)}"
-            raise InvalidValue("E105", text)
+            raise InvalidValue("E105", f"is {as_shown}; it must be one of {self.means}")
         return value
 
     def schema(self) -> Schema:
@@ -276,47 +259,40 @@ class Number(Key):
     low: Any  # as written in the file
     high: Any
 
-    def number(self, written: Any) -> Any:
-        return written
-
-    @property
-    def _or_zero(self) -> str:
-        return "0, or " if self.value < self.number(self.low) else ""
-
-    @property
-    def range(self) -> str:
-        return f"{self._or_zero}{self.low} to {self.high}"
-
-    def checked(self, value: Any, raw: object) -> Any:
-        is_inside = self.number(self.low) <= value <= self.number(self.high)
-        if not is_inside and not (value == 0 and self._or_zero):
-            text = f"is {shown(raw)}; {self.allowed}"
-            raise InvalidValue("E105", text)
-        return value
-
-    @property
-    def allowed(self) -> str:
-        return f"it must be {self._or_zero}from {self.low} to {self.high}"
-
-
-@dataclass(frozen=True)
-class Whole(Number):
-    low: float = 1
-    high: float = 1_000_000  # far above any useful number
-
     kind = "whole number"
     expected: ClassVar[str] = "a whole number"
     json_type: ClassVar[str] = "integer"
     types: ClassVar[Any] = int  # of TOML
     in_text: ClassVar[re.Pattern[str]] = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
+    def number(self, written: Any) -> Any:
+        return written
+
+    @property
+    def _or_zero(self) -> str:
+        return "0, or " if self.number(self.default) < self.number(self.low) else ""
+
+    @property
+    def range(self) -> str:
+        return f"{self._or_zero}{self.low} to {self.high}"
+
+    @property
+    def allowed(self) -> str:
+        return f"it must be {self._or_zero}from {self.low} to {self.high}"
+
     def read(self, given: GivenValue, look_up: LookUp) -> Any:
-        raw, kind = given.raw, type(self.value)
+        raw, kind = given.raw, type(self.default)
         if given.is_text and self.in_text.match(raw.strip()):
             raw = kind(raw)
         if not isinstance(raw, self.types) or isinstance(raw, bool):
             raise _wrong_type(raw, self.expected)
         return self.checked(kind(raw), raw)
+
+    def checked(self, value: Any, raw: object) -> Any:
+        is_inside = self.number(self.low) <= value <= self.number(self.high)
+        if not is_inside and not (value == 0 and self._or_zero):
+            raise InvalidValue("E105", f"is {shown(raw)}; {self.allowed}")
+        return value
 
     def schema(self) -> Schema:
         least: Schema = {"minimum": self.low}
@@ -325,27 +301,27 @@ class Whole(Number):
         return {"type": self.json_type, **least, "maximum": self.high}
 
 
-@dataclass(frozen=True)
-class Share(Whole):
-    low: float = 0
-    high: float = 1
+class Share(Number):
+    """A number between 0 and 1."""
 
     kind, expected, json_type, types = "share", "a number", "number", int | float
     in_text = re.compile(r"[0-9]{1,9}(\.[0-9]{1,17})?\Z")
 
 
-@dataclass(frozen=True)
-class WithUnit(Number):
-    """A number with a unit, such as a duration."""
+class Duration(Number):
+    """A number with units of time."""
 
-    codes = ("E103", "E104", "E105")
-    units: ClassVar[str]
-    example: ClassVar[str]
-    pattern: ClassVar[str]
+    kind, suffix, codes = "duration", "_s", ("E103", "E104", "E105")
+    units: ClassVar[str] = ", ".join(SECONDS)
+    example: ClassVar[str] = "30s"
+    pattern: ClassVar[str] = DURATION_PATTERN
 
-    @property
-    def value(self) -> Any:
-        return self.number(self.default)
+    def number(self, written: Any) -> float:
+        return parse_duration(written)
+
+    def written(self, value: Any) -> str:
+        same = value == self.number(self.default)
+        return str(self.default) if same else format_duration(value)
 
     def read(self, given: GivenValue, look_up: LookUp) -> Any:
         raw = given.raw
@@ -368,25 +344,8 @@ class WithUnit(Number):
         return {"type": "string", "pattern": self.pattern, **more}
 
 
-@dataclass(frozen=True)
-class Duration(WithUnit):
-    low: str = "1ms"
-    high: str = "365d"
-
-    kind, suffix = "duration", "_s"
-    units, example, pattern = ", ".join(SECONDS), "30s", DURATION_PATTERN
-
-    def number(self, written: Any) -> float:
-        return parse_duration(written)
-
-    def written(self, value: float) -> str:
-        return self.default if value == self.value else format_duration(value)
-
-
-@dataclass(frozen=True)
-class Size(WithUnit):
-    low: str = "1B"
-    high: str = "1GiB"  # the largest value that PostgreSQL stores
+class Size(Duration):
+    """A number of bytes with a unit."""
 
     kind, suffix = "size", "_bytes"
     units, example, pattern = "B, KiB, MiB, GiB", "16MiB", SIZE_PATTERN
@@ -394,7 +353,7 @@ class Size(WithUnit):
     def number(self, written: Any) -> int:
         return parse_size(written)
 
-    def written(self, value: int) -> str:
+    def written(self, value: Any) -> str:
         return format_size(value)
 
 
@@ -407,9 +366,7 @@ class TextList(Key):
     kind = "list of texts"
 
     def read(self, given: GivenValue, look_up: LookUp) -> tuple[str, ...]:
-        raw = given.from_json("list", '["a", "b"]')
-        if not isinstance(raw, list):
-            raise _wrong_type(raw, "a list of texts")
+        raw = given.from_json(list, "a list of texts", '["a", "b"]')
         for index, element in enumerate(raw):
             if not isinstance(element, str):
                 raise InvalidValue("E103", f"[{index}] is {_type_of(element)}; it must be a text")
@@ -425,10 +382,6 @@ class TextList(Key):
         form = {"pattern": self.form.pattern} if self.form else {}
         return {"type": "array", "items": {"type": "string", **form, **_NO_CONTROL}}
 
-    @property
-    def value(self) -> tuple[str, ...]:
-        return tuple(self.default)
-
 
 class PathList(TextList):
     kind = "list of paths"
@@ -437,11 +390,8 @@ class PathList(TextList):
         return tuple(given.joined(each) for each in super().read(given, look_up))
 
 
-@dataclass(frozen=True)
 class FlowList(TextList):
     """What a daemon serves, each once."""
-
-    form: Form | None = FLOW
 
     codes = ("E103", "E105", "E213")
 
@@ -463,9 +413,8 @@ class Levels(Key):
     choices: tuple[str, ...]
 
     def read(self, given: GivenValue, look_up: LookUp) -> tuple[tuple[str, str], ...]:
-        raw = given.from_json("object", '{"httpx": "warning"}')
-        if not isinstance(raw, dict):
-            raise _wrong_type(raw, "a table of levels", 'write it like { httpx = "warning" }')
+        example, remedy = '{"httpx": "warning"}', 'write it like { httpx = "warning" }'
+        raw = given.from_json(dict, "a table of levels", example, remedy)
         for name, level in raw.items():
             if isinstance(level, dict):
                 remedy = f"""write '"{one_line(name, _MAX_CHARS)}.…" = "warning"', with quotes"""
@@ -473,8 +422,7 @@ class Levels(Key):
             if not LOGGER.fits(name):
                 raise _unfit(LOGGER, f"has {shown(name)}")
             if level not in self.choices:
-                allowed = _quoted(self.choices)
-                text = f"has {shown(level)} for {shown(name)}; it must be one of {allowed}"
+                text = f"has {shown(level)} for {shown(name)}; it must be one of {self.means}"
                 raise InvalidValue("E105", text)
         return tuple(sorted(raw.items()))
 
@@ -487,44 +435,43 @@ class Levels(Key):
         return {"type": "object", "propertyNames": names, "additionalProperties": level}
 
     @property
-    def value(self) -> tuple[tuple[str, str], ...]:
-        return tuple(self.default.items())
-
-    @property
     def means(self) -> str:
         return _quoted(self.choices)
 
 
-def _field(key: Key) -> Any:
-    return field(default=key.value, metadata={"key": key})
-
-
-def _maker(kind: type[Key]) -> Callable[..., Any]:
+def _maker(kind: type[Key], **usual: Any) -> Callable[..., Any]:
     """Return what makes a field of a section, from the default, the description and more."""
-    return lambda *args, **more: _field(kind(*args, **more))
+
+    def make(default: Any, doc: str, **more: Any) -> Any:
+        key = kind(default, doc, **{**usual, **more})
+        given = GivenValue((), default, Origin())
+        return field(default=key.read(given, lambda ref: ""), metadata={"key": key})
+
+    return make
 
 
-text, path, address, secret = map(_maker, (Text, PathKey, AddressKey, Secret))
-switch, whole, share, duration, size = map(_maker, (Switch, Whole, Share, Duration, Size))
-texts, paths, flows = map(_maker, (TextList, PathList, FlowList))
+text, path, secret, switch = map(_maker, (Text, PathKey, Secret, Switch))
+address = _maker(AddressKey, form=ADDRESS)
+whole = _maker(Number, low=1, high=1_000_000)  # far above any useful number
+share = _maker(Share, low=0, high=1)
+duration = _maker(Duration, low="1ms", high="365d")
+size = _maker(Size, low="1B", high="1GiB")  # the largest value that PostgreSQL stores
+texts, paths, flows = _maker(TextList), _maker(PathList), _maker(FlowList, form=FLOW)
 
 
 def choice(default: str, doc: str, *others: str) -> Any:
-    return _field(Choice(default, doc, others=others))
+    return _maker(Choice, choices=(default, *others))(default, doc)
 
 
 def levels(doc: str, *choices: str) -> Any:
-    return _field(Levels({}, doc, choices))
+    return _maker(Levels, choices=choices)({}, doc)
 
 
 @cache
 def keys_of(section: type) -> dict[str, tuple[str, Key]]:
     """Map the names of a section's keys in the file to (name of the field, key)."""
-    return {_key_name(each): (each.name, each.metadata["key"]) for each in fields(section)}
-
-
-def _key_name(each: Field[Any]) -> str:
-    return each.name.removesuffix(each.metadata["key"].suffix)
+    found: dict[str, Key] = {each.name: each.metadata["key"] for each in fields(section)}
+    return {name.removesuffix(key.suffix): (name, key) for name, key in found.items()}
 
 
 def shown(raw: object) -> str:

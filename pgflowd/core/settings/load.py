@@ -140,13 +140,13 @@ def from_environ(
     found, problems = [], []
     for name in sorted(name for name in environ if name.startswith(PREFIX)):
         path, raw = _path_of(name, known), environ[name]
-        if path not in known.values() and name.endswith("_FILE"):
-            plain = name.removesuffix("_FILE")
-            if _takes_file(_path_of(plain, known)):
-                path, raw = _path_of(plain, known), f"file:{environ[name]}"
-                if plain in environ:
-                    text = f"{one_line(name)} and {one_line(plain)} are both set"
-                    problems.append(Problem("E106", text, one_line(name), "unset one of them"))
+        plain = name.removesuffix("_FILE")
+        target = _path_of(plain, known)
+        if path not in known.values() and plain != name and (key := key_of(target)) and key.is_text:
+            path, raw = target, f"file:{raw}"
+            if plain in environ:
+                text = f"{one_line(name)} and {one_line(plain)} are both set"
+                problems.append(Problem("E106", text, one_line(name), "unset one of them"))
         origin = Origin("environment", one_line(name))
         found.append(GivenValue(path, raw, origin, cwd, is_text=True))
     return found, problems
@@ -171,10 +171,14 @@ def _path_of(name: str, known: Mapping[str, KeyPath]) -> KeyPath:
     return tuple(rest.split("__", 1))
 
 
-def _takes_file(path: KeyPath) -> bool:
-    section = FlowSettings if path[0] == "flows" else SECTIONS.get(path[0])
-    keys = keys_of(section) if section else {}
-    return path[-1] in keys and keys[path[-1]][1].is_text
+def _section_of(path: KeyPath) -> type | None:
+    return FlowSettings if path[0] == "flows" and len(path) > 1 else SECTIONS.get(path[0])
+
+
+def key_of(path: KeyPath) -> Key | None:
+    """The key at a path of a file, if there is one."""
+    section = _section_of(path)
+    return keys_of(section).get(path[-1], ("", None))[1] if section else None
 
 
 def build(
@@ -198,9 +202,8 @@ def build(
 
 def label(path: KeyPath) -> str:
     """Name a key for people: [worker] poll_min."""
-    if len(path) == 1:
-        return one_line(path[0], 60)
-    return f"[{'.'.join(one_line(part, 60) for part in path[:-1])}] {one_line(path[-1], 60)}"
+    *section, key = (one_line(part, 60) for part in path)
+    return f"[{'.'.join(section)}] {key}" if section else key
 
 
 class _Values:
@@ -216,16 +219,22 @@ class _Values:
         self._hints = MAX_HINTS
 
     def add(self, given: GivenValue) -> None:
+        path = given.path
+        if path[0] == "flows" and len(path) > 1:
+            path = ("flows", path[1].lower(), *path[2:])
         try:
-            path, key = self._locate(given)
-            if key is None:
+            key = self._key(given)
+            if key is None:  # the table of a flow
                 self.origins.setdefault(path, given.origin)
                 return
-            self._refuse_duplicate(path, given)
-            value = key[1].read(given, self.look_up)
+            before = self.origins.get(path) if path in self.parsed else None
+            if before and before.kind == given.origin.kind == "file":
+                # a pyproject.toml has it in [tool.pgflowd] and one level deeper, too
+                raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
+            value = key.read(given, self.look_up)
         except InvalidValue as error:
-            unknown = error.code == "E102" and given.origin.kind == "environment"
-            self._add_problem(given, _unknown_variable(given) if unknown else error)
+            self.invalid.add(path)
+            self._add_problem(given, error)
             return
         if path not in self.parsed and path not in self.invalid:
             self.parsed[path], origin = value, given.origin
@@ -234,93 +243,61 @@ class _Values:
             self.origins[path] = origin
 
     def settings(self, file: str | None) -> Settings:
-        sections = {
-            name: section(**self._fields_of((name,), section)) for name, section in SECTIONS.items()
-        }
-        flows = {lower: self._overrides(lower, slug) for lower, slug in self.slugs.items()}
+        sections = {name: kind(**self._fields((name,), kind)) for name, kind in SECTIONS.items()}
+        flows = {}
+        for lower, slug in self.slugs.items():
+            fields = self._fields(("flows", lower), FlowSettings)
+            flows[lower] = Overrides(slug, fields.pop("enabled", True), fields)
         return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
 
-    def _refuse_duplicate(self, path: KeyPath, given: GivenValue) -> None:
-        """Refuse a key that a pyproject.toml has in [tool.pgflowd] and one level deeper too."""
-        before = self.origins.get(path)
-        if before and path in self.parsed and before.kind == given.origin.kind == "file":
-            raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
-
-    def _locate(self, given: GivenValue) -> tuple[KeyPath, tuple[str, Key] | None]:
-        """Find the key of a path; None means the table of a flow itself."""
-        path, raw = given.path, given.raw
-        prefix, section = path[:1], SECTIONS.get(path[0])
-        if path[0] == "flows" and len(path) > 1:
-            prefix, section = ("flows", self._lower_slug(given)), FlowSettings
-        if section is None:
-            raise _unknown_section(path, [*SECTIONS, "flows"] if self._may_hint() else [])
-        if len(path) == len(prefix):
-            if section is FlowSettings and isinstance(raw, dict):
-                return prefix, None
-            table = ".".join(one_line(part, 60) for part in path)
-            raise InvalidValue("E103", "is not a table", f"write [{table}] on a line of its own")
-        keys = keys_of(section)
-        if path[-1] not in keys:
-            raise _unknown_key(path, keys if self._may_hint() else {}, raw)
-        return (*prefix, path[-1]), keys[path[-1]]
-
-    def _lower_slug(self, given: GivenValue) -> str:
-        """Return the flow's slug in lower case; refuse two that differ in case only."""
-        slug, lower = given.path[1], given.path[1].lower()
-        written = self.slugs.setdefault(lower, slug)
-        if written != slug and given.origin.kind == "file":
-            same = f"[flows.{one_line(written, 60)}] and [flows.{one_line(slug, 60)}]"
-            raise InvalidValue("E207", f"{same} differ in case only", "merge them")
-        return lower
-
-    def _may_hint(self) -> bool:
-        """Whether to search for a similar name this time."""
-        self._hints -= 1
-        return self._hints >= 0
-
-    def _fields_of(self, prefix: KeyPath, section: type) -> dict[str, Any]:
+    def _fields(self, prefix: KeyPath, section: type) -> dict[str, Any]:
         return {
             name: self.parsed[(*prefix, key)]
             for key, (name, _) in keys_of(section).items()
             if (*prefix, key) in self.parsed
         }
 
-    def _overrides(self, lower: str, slug: str) -> Overrides:
-        fields = self._fields_of(("flows", lower), FlowSettings)
-        return Overrides(slug, fields.pop("enabled", True), fields)
+    def _key(self, given: GivenValue) -> Key | None:
+        """Return the key of a value; None for the table of a flow itself."""
+        path, section = given.path, _section_of(given.path)
+        shown = [one_line(part, 60) for part in path]
+        if section is FlowSettings:
+            written = self.slugs.setdefault(path[1].lower(), path[1])
+            if written != path[1] and given.origin.kind == "file":
+                same = f"[flows.{one_line(written, 60)}] and [flows.{shown[1]}]"
+                raise InvalidValue("E207", f"{same} differ in case only", "merge them")
+        if section and len(path) == (2 if section is FlowSettings else 1):
+            if section is FlowSettings and isinstance(given.raw, dict):
+                return None
+            remedy = f"write [{'.'.join(shown)}] on a line of its own"
+            raise InvalidValue("E103", "is not a table", remedy)
+        if key := key_of(path):
+            return key
+        if given.origin.kind == "environment":
+            raise _unknown_variable(given)
+        homes = [name for name, keys in SECTIONS.items() if path[-1] in keys_of(keys)]
+        home = f"it belongs in [{homes[0]}]" if homes else None
+        if section is None:
+            if len(path) == 1 and home:
+                raise InvalidValue("E102", f"'{shown[0]}' is outside of any section", home)
+            text = f"there is no section [{shown[0]}]"
+            raise InvalidValue("E102", text, self._hint(path[0], [*SECTIONS, "flows"], "[{}]"))
+        text = f"[{'.'.join(shown[:-1])}] has no key '{shown[-1]}'"
+        if isinstance(given.raw, dict):
+            text = f"there is no section [{'.'.join(shown)}]"
+        raise InvalidValue("E102", text, home or self._hint(path[-1], keys_of(section), "'{}'"))
+
+    def _hint(self, name: str, known: Iterable[str], form: str) -> str | None:
+        """Suggest a similar name, unless there were very many mistakes."""
+        self._hints -= 1
+        close = nearest(name, known) if self._hints >= 0 else None
+        return f"did you mean {form.format(close)}?" if close else None
 
     def _add_problem(self, given: GivenValue, error: InvalidValue) -> None:
         names_its_key = error.code in {"E102", "E207"}
         between = "" if error.text.startswith("[") else " "
         text = error.text if names_its_key else f"{label(given.path)}{between}{error.text}"
-        problem = Problem(error.code, text, given.origin.place, error.next)
-        self.problems[problem] = None
-        lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
-        self.invalid.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
-
-
-def _unknown_section(path: KeyPath, known: list[str]) -> InvalidValue:
-    name = one_line(path[0], 60)
-    if len(path) == 1:
-        homes = [section for section, keys in SECTIONS.items() if path[0] in keys_of(keys)]
-        if homes:
-            return InvalidValue(
-                "E102", f"'{name}' is outside of any section", f"it belongs in [{homes[0]}]"
-            )
-    text = f"there is no section [{name}]"
-    return InvalidValue("E102", text, _did_you_mean(path[0], known, "[{}]"))
-
-
-def _unknown_key(path: KeyPath, keys: Mapping[str, Any], raw: object) -> InvalidValue:
-    name = one_line(path[-1], 60)
-    section = ".".join(one_line(part, 60) for part in path[:-1])
-    text = f"[{section}] has no key '{name}'"
-    if isinstance(raw, dict):
-        text = f"there is no section [{section}.{name}]"
-    homes = [other for other, known in SECTIONS.items() if path[-1] in keys_of(known)]
-    if homes:
-        return InvalidValue("E102", text, f"it belongs in [{homes[0]}]")
-    return InvalidValue("E102", text, _did_you_mean(path[-1], list(keys), "'{}'"))
+        self.problems[Problem(error.code, text, given.origin.place, error.next)] = None
 
 
 def _unknown_variable(given: GivenValue) -> InvalidValue:
@@ -331,8 +308,3 @@ def _unknown_variable(given: GivenValue) -> InvalidValue:
     close = nearest(given.origin.place or "", known)
     remedy = f"did you mean {one_line(close, 120)}?" if close else "see pgflowd config env"
     return InvalidValue("E102", "this variable belongs to no key", remedy)
-
-
-def _did_you_mean(name: str, known: list[str], form: str) -> str | None:
-    close = nearest(name, known)
-    return f"did you mean {form.format(close)}?" if close else None

@@ -36,49 +36,27 @@ class _Contradiction(NamedTuple):
     code: str = "E106"
     next: str | None = None
 
-    @property
-    def own(self) -> list[KeyPath]:
-        return [(*self.section, key) for key in self.keys]
-
-    @property
-    def paths(self) -> list[KeyPath]:
-        """All keys, those included that a flow has from [worker]."""
-        is_flow = self.section[0] == "flows"
-        inherited = [("worker", key) for key in self.keys] if is_flow else []
-        return [*self.own, *self.others, *inherited]
-
 
 def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> list[Problem]:
     """Return the contradictions between keys, except those of keys whose own value is invalid."""
-    return [
-        _problem(settings, each)
-        for each in _found(settings)
-        if not any(path in invalid for path in each.paths)
-        # unless it is one of [worker] that the flow only inherits
-        and (each.section[0] != "flows" or any(path in settings.origins for path in each.own))
-    ]
-
-
-def _problem(settings: Settings, found: _Contradiction) -> Problem:
-    places = settings.places(found.paths)
-    name = ".".join(one_line(part, 60) for part in found.section)
-    text = f"[{name}] {found.text}"
-    return Problem(found.code, text, places[0] if places else None, found.next)
+    found = []
+    for each in _found(settings):
+        own: list[KeyPath] = [(*each.section, key) for key in each.keys]
+        paths = [*own, *each.others]
+        if each.section[0] == "flows":
+            if settings.origins.keys().isdisjoint(own):  # the flow only inherits them
+                continue
+            paths += [("worker", key) for key in each.keys]
+        if not any(path in invalid for path in paths):
+            name = ".".join(one_line(part, 60) for part in each.section)
+            places = [settings.origin_of(*path).place for path in paths]
+            place = next(filter(None, places), None)
+            found.append(Problem(each.code, f"[{name}] {each.text}", place, each.next))
+    return found
 
 
 def _found(settings: Settings) -> Iterator[_Contradiction]:
-    yield from _hang_timeout(settings)
-    yield from _ordered(("database",), settings.database, "reconnect")
-    yield from _ordered(("supervisor",), settings.supervisor, "backoff")
-    yield from _of_worker(settings, ("worker",), settings.worker)
-    for slug in settings.flows:
-        yield from _of_worker(settings, ("flows", slug), settings.worker_for(slug))
-    yield from _token(settings)
-    yield from _of_web(settings)
-
-
-def _hang_timeout(settings: Settings) -> Iterator[_Contradiction]:
-    database, hang_s = settings.database, settings.supervisor.hang_timeout_s
+    database, hang_s, http = settings.database, settings.supervisor.hang_timeout_s, settings.http
     both_s = database.statement_timeout_s + database.connect_timeout_s
     if hang_s <= both_s:
         text = (
@@ -87,6 +65,17 @@ def _hang_timeout(settings: Settings) -> Iterator[_Contradiction]:
         )
         others = (("database", "statement_timeout"), ("database", "connect_timeout"))
         yield _Contradiction(("supervisor",), ("hang_timeout",), text, others)
+    yield from _ordered(("database",), database, "reconnect")
+    yield from _ordered(("supervisor",), settings.supervisor, "backoff")
+    yield from _of_worker(settings, ("worker",), settings.worker)
+    for slug in settings.flows:
+        yield from _of_worker(settings, ("flows", slug), settings.worker_for(slug))
+    if not http.token and http.address is not None and not http.address.is_local:
+        text = f"listen = {http.listen} can be reached from other machines, and needs a token"
+        remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
+        yield _Contradiction(("http",), ("listen", "token"), text, next=remedy)
+    for code, key, text, remedy in _of_web(settings):
+        yield _Contradiction(("web",), (key,), text, code=code, next=remedy)
 
 
 def _ordered(section: KeyPath, values: object, stem: str) -> Iterator[_Contradiction]:
@@ -127,42 +116,25 @@ def _of_worker(
         yield _Contradiction(section, ("max_concurrency", "tasks_per_runner"), text)
 
 
-def _token(settings: Settings) -> Iterator[_Contradiction]:
-    http = settings.http
-    if not http.token and http.address is not None and not http.address.is_local:
-        text = f"listen = {http.listen} can be reached from other machines, and needs a token"
-        remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
-        yield _Contradiction(("http",), ("listen", "token"), text, next=remedy)
-
-
-def _of_web(settings: Settings) -> Iterator[_Contradiction]:
-    def wrong(code: str, key: str, text: str, remedy: str) -> _Contradiction:
-        return _Contradiction(("web",), (key,), text, code=code, next=remedy)
-
+def _of_web(settings: Settings) -> Iterator[tuple[str, str, str, str]]:
+    """The code, the key, what is wrong with it, and what to do."""
     web = settings.web
     if web.auth in ("key", "none") and not web.address.is_local:
         text = f'listen = {web.listen} is reached by others, and auth = "{web.auth}" is for'
         remedy = 'listen on 127.0.0.1 or unix:PATH, or set auth = "password" or "proxy"'
-        yield wrong("E501", "listen", f"{text} this machine", remedy)
+        yield "E501", "listen", f"{text} this machine", remedy
     if web.auth == "password" and not web.users:
         remedy = 'write users = "/etc/pgflowd/users", then `pgflowd web passwd NAME`'
-        yield wrong("E106", "auth", 'auth = "password" needs users', remedy)
+        yield "E106", "auth", 'auth = "password" needs users', remedy
     if web.auth == "proxy" and not web.trusted_proxies:
         remedy = 'write trusted_proxies = ["127.0.0.1"], the address that the proxy comes from'
-        yield wrong("E106", "auth", 'auth = "proxy" needs trusted_proxies', remedy)
+        yield "E106", "auth", 'auth = "proxy" needs trusted_proxies', remedy
     for each in web.trusted_proxies:
-        if not _is_network(each):
+        try:
+            ipaddress.ip_network("::" if each == UNIX else each)
+        except ValueError:
             text = f"trusted_proxies has {one_line(each, 60)}, which is not an address"
-            remedy = 'write for example "10.0.0.7", "10.0.0.0/24"'
-            yield wrong("E105", "trusted_proxies", text, remedy)
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return text == UNIX
-    return True
+            yield "E105", "trusted_proxies", text, 'write for example "10.0.0.7", "10.0.0.0/24"'
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:
@@ -180,15 +152,13 @@ def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:
     slugs = {slug.lower(): slug for slug in served}
     found = []
     for lower, flow in settings.flows.items():
-        if lower in slugs:
-            continue
-        close = nearest(flow.slug, slugs.values())
-        remedy = f"did you mean [flows.{close}]?" if close else None
-        places = [
-            origin.place for path, origin in settings.origins.items() if path[1:2] == (lower,)
-        ]
-        text = f"[flows.{one_line(flow.slug, 60)}] is not a served flow"
-        found.append(Problem("E108", text, places[0] if places else None, remedy))
+        if lower not in slugs:
+            close = nearest(flow.slug, slugs.values())
+            remedy = f"did you mean [flows.{close}]?" if close else None
+            origins = (origin for path, origin in settings.origins.items() if path[1:2] == (lower,))
+            place = next((origin.place for origin in origins), None)
+            text = f"[flows.{one_line(flow.slug, 60)}] is not a served flow"
+            found.append(Problem("E108", text, place, remedy))
     return found
 
 
@@ -197,9 +167,6 @@ def socket_too_long(settings: Settings, path: str) -> list[Problem]:
     length = len(path.encode("utf-8", "surrogateescape"))
     if length <= MAX_SOCKET_PATH_BYTES:
         return []
-    text = (
-        f"the path of the control socket has {length} bytes; at most {MAX_SOCKET_PATH_BYTES} "
-        "are allowed"
-    )
-    place = settings.origin_of("supervisor", "control").place
-    return [Problem("E112", text, place, "set control in [supervisor] to a shorter path")]
+    text = f"the path of the control socket has {length} bytes; at most {MAX_SOCKET_PATH_BYTES}"
+    place, remedy = settings.origin_of("supervisor", "control").place, "set control in [supervisor]"
+    return [Problem("E112", f"{text} are allowed", place, f"{remedy} to a shorter path")]

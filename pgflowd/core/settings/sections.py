@@ -8,7 +8,7 @@ Each class is a section of the file (config/pgflowd.toml) and each field a key
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -418,8 +418,3 @@ class Settings:
     def origin_of(self, *where: str) -> Origin:
         """Return the origin of a key, such as ("worker", "poll_min")."""
         return self.origins.get(where, Origin())
-
-    def places(self, wheres: Iterable[tuple[str, ...]]) -> list[str]:
-        """Return the places of those keys that were written."""
-        found = [self.origin_of(*where).place for where in wheres]
-        return [place for place in found if place]

@@ -30,15 +30,8 @@ from pgflowd.errors import TITLES
 SCHEMES = ("env", "file", "cred")
 URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-BYTES = {
-    "B": 1,
-    "kB": 1000,
-    "MB": 1000**2,
-    "GB": 1000**3,
-    "KiB": 1024,
-    "MiB": 1024**2,
-    "GiB": 1024**3,
-}
+BYTES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
+BYTES |= {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 _NUMBER = r"[0-9]{1,20}(\.[0-9]{1,12})?"  # a longer one is a mistake
 _BLANKS = r"[ \t\r\n]*"  # not \s, which means more in Python than in JavaScript
@@ -47,7 +40,6 @@ DURATION_PATTERN = rf"^(?=[^0-9]*[0-9]){_DURATIONS}{_BLANKS}$"  # as in `keys`
 SIZE_PATTERN = rf"^{_BLANKS}{_NUMBER}{_BLANKS}({'|'.join(BYTES)}){_BLANKS}$"
 
 _PART = re.compile(rf"{_BLANKS}([0-9]+(?:\.[0-9]+)?){_BLANKS}([A-Za-zµ]*){_BLANKS}")
-_SIGNED = re.compile(r"\s*-\s*\d")
 
 TRACE_ID = "{trace_id}"  # in the URL of a trace
 REFERENCE_PATTERN = f"^({'|'.join(SCHEMES)}):"
@@ -152,16 +144,9 @@ def format_duration(seconds: float) -> str:
     if left <= 0:
         return "0s"
     written = ""
-    for unit, factor in (
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1000),
-        ("ms", 1),
-    ):
-        count, left = divmod(left, factor)
-        if count:
-            written += f"{count}{unit}"
+    for unit, factor in reversed(SECONDS.items()):
+        count, left = divmod(left, round(factor * 1000))
+        written += f"{count}{unit}" if count else ""
     return written
 
 
@@ -174,23 +159,17 @@ def format_size(size: int) -> str:
 
 
 def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[str, str]]:
-    if _SIGNED.match(text):
+    if re.match(r"\s*-\s*\d", text):
         raise Unreadable("it is negative", "E105")
-    parts: list[tuple[str, str]] = []
-    at = 0
-    while at < len(text):
-        match = _PART.match(text, at)
-        if match is None:
-            raise Unreadable("it is not a number with a unit")
-        number, unit = match.groups()
-        at = match.end()
-        if not re.fullmatch(_NUMBER, number) or (not unit and at < len(text)):
-            raise Unreadable("it is not a number with a unit")
+    parts = _PART.findall(text)
+    if not text:
+        raise Unreadable("it is empty")
+    are_numbers = all(re.fullmatch(_NUMBER, number) for number, _ in parts)
+    if _PART.sub("", text) or not are_numbers or not all(unit for _, unit in parts[:-1]):
+        raise Unreadable("it is not a number with a unit")
+    for _, unit in parts:
         if unit not in units:
             raise Unreadable(f"the unit '{unit}' is unknown" if unit else "it has no unit", "E104")
-        parts.append((number, unit))
-    if not parts:
-        raise Unreadable("it is empty")
     return parts
 
 
