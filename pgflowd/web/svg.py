@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
 from pgflowd.core.documents.run_tasks import StripCell
 from pgflowd.core.documents.runs import RunDetails, StepTasks
-from pgflowd.core.graph import Box, EdgeLine, Graph, Node, graph_of, layout_of
+from pgflowd.core.graph import EdgeLine, Graph, Node, graph_of, layout_of
 from pgflowd.core.run_graph import (
     BarMark,
     StepBar,
@@ -311,25 +311,23 @@ def _placed(graph: Graph, looks: Mapping[str, StepLook], selected: str | None) -
     """Give each box and line of a graph its place."""
     centre, steps = _centre(graph, selected), len(graph.nodes)
     graph = graph if centre is None else graph.around(centre, MAX_STEPS)
-    layout = layout_of([Box(n.slug, n.deps, (n.slug, "")) for n in graph.nodes], is_narrow=True)
-    nodes = {node.slug: node for node in graph.nodes}
+    layout = layout_of(graph.nodes, lambda node: 2, is_narrow=True)
     boxes: dict[str, StepBox] = {}
     spans: list[tuple[int, int]] = []  # of each column: where it begins, and where it ends
     left, bottom = _MARGIN, 0
     for index, column in enumerate(layout.columns):
-        width = max((_width(nodes[cell.name]) for cell in column if cell.box), default=0)
+        width = max((_width(cell.node) for cell in column if cell.node), default=0)
         for cell in column:
-            bottom = max(bottom, cell.top + cell.height if cell.box else cell.leaves_at + 1)
-            if cell.box:
+            bottom = max(bottom, cell.top + cell.height if cell.node else cell.leaves_at + 1)
+            if cell.node:
                 boxes[cell.name] = StepBox(
-                    nodes[cell.name], looks.get(cell.name), left, cell.top * _ROW + _GAP // 2,
+                    cell.node, looks.get(cell.name), left, cell.top * _ROW + _GAP // 2,
                     width, cell.height * _ROW - _GAP,
                 )  # fmt: skip
         spans.append((left, left + width))
         left += width
-        if index < len(layout.channels):
-            tracks = layout.channels[index].tracks
-            left += _BEFORE_TRACKS + _TRACK * max(tracks - 1, 0) + _AFTER_TRACKS
+        if index < len(layout.tracks):
+            left += _BEFORE_TRACKS + _TRACK * max(layout.tracks[index] - 1, 0) + _AFTER_TRACKS
     edges, selected_edges, arrows = dict[str, str](), "", set[tuple[int, int]]()
     for line in layout.edges():
         path, last = _path(line, spans), line.bends[-1]
@@ -338,8 +336,8 @@ def _placed(graph: Graph, looks: Mapping[str, StepLook], selected: str | None) -
         if selected in (line.start, line.end):
             selected_edges += path
     return GraphPicture(
-        [boxes[slug] for slug in nodes], list(edges.values()), selected_edges, sorted(arrows),
-        left + _MARGIN, bottom * _ROW, selected, centre, steps,
+        [boxes[node.slug] for node in graph.nodes], list(edges.values()), selected_edges,
+        sorted(arrows), left + _MARGIN, bottom * _ROW, selected, centre, steps,
     )  # fmt: skip
 
 

@@ -8,30 +8,30 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Box, Graph, Layout, Node, layout_of
+from pgflowd.core.graph import Graph, Layout, LayoutCell, Node, layout_of
 
 _MOST_TRACKS = 14  # more than there are in any channel here
 
 
 @st.composite
-def boxes(draw: st.DrawFn) -> list[Box]:
-    found: list[Box] = []
+def boxes(draw: st.DrawFn) -> list[Node]:
+    found: list[Node] = []
     for index in range(draw(st.integers(0, 12))):
         slugs = [box.slug for box in found]
         deps = draw(st.lists(st.sampled_from(slugs), unique=True, max_size=5)) if slugs else []
-        found.append(Box(f"s{index}", tuple(deps), ("name", "state")))
+        found.append(Node(f"s{index}", tuple(deps)))
     return found
 
 
 @settings(max_examples=200, deadline=None)
 @given(boxes(), st.booleans())
 def test_boxes_do_not_overlap_and_all_edges_go_forward(given_boxes, is_narrow):
-    layout = layout_of(given_boxes, is_narrow=is_narrow)
+    layout = layout_of(given_boxes, lambda node: 2, is_narrow=is_narrow)
 
     for column in layout.columns:
         for above, below in pairwise(column):
             assert above.top + above.height <= below.top
-    assert sorted(cell.name for column in layout.columns for cell in column if cell.box) == sorted(
+    assert sorted(cell.name for column in layout.columns for cell in column if cell.node) == sorted(
         box.slug for box in given_boxes
     )
     columns = column_of_each(layout)
@@ -47,7 +47,7 @@ def test_boxes_do_not_overlap_and_all_edges_go_forward(given_boxes, is_narrow):
 @settings(max_examples=200, deadline=None)
 @given(boxes(), st.booleans())
 def test_lines_meet_only_where_they_lead_to_one_target(given_boxes, is_narrow):
-    layout = layout_of(given_boxes, is_narrow=is_narrow)
+    layout = layout_of(given_boxes, lambda node: 2, is_narrow=is_narrow)
     through, corners = defaultdict(set), set()
     for edge in layout.edges():
         for channel, place, row, way in points(edge):
@@ -65,11 +65,15 @@ def test_lines_meet_only_where_they_lead_to_one_target(given_boxes, is_narrow):
 
 
 def test_narrow_layouts_give_lines_to_one_target_one_track():
-    many = [Box(f"s{index}", (), ("x",)) for index in range(30)]
-    join = Box("join", tuple(box.slug for box in many), ("x",))
+    many = [Node(f"s{index}") for index in range(30)]
+    join = Node("join", tuple(node.slug for node in many))
 
-    assert [channel.tracks for channel in layout_of([*many, join]).channels] == [29]
-    assert [c.tracks for c in layout_of([*many, join], is_narrow=True).channels] == [1]
+    assert layout_of([*many, join], lambda node: 1).tracks == [29]
+    assert layout_of([*many, join], lambda node: 1, is_narrow=True).tracks == [1]
+
+
+def test_cells_are_compared_by_identity_so_that_large_flows_are_drawn_quickly():
+    assert LayoutCell("a", []) != LayoutCell("a", [])
 
 
 def test_around_a_step_are_its_neighbours_and_their_edges():
@@ -95,7 +99,7 @@ def column_of_each(layout: Layout) -> dict[str, int]:
         cell.name: index
         for index, column in enumerate(layout.columns)
         for cell in column
-        if cell.box
+        if cell.node
     }
 
 
