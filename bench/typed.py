@@ -24,8 +24,7 @@ import pydantic
 from waits import row
 
 from pgflowd import Flow
-from pgflowd.core.definition.arguments import arguments_for
-from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.spec import StepSpec, arguments_for
 from pgflowd.core.json import SQL_NULL, decode, encode
 from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.channel import Frame

@@ -33,7 +33,6 @@ from typing import (
     overload,
 )
 
-from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
 from pgflowd.core.definition.options import (
@@ -56,15 +55,18 @@ from pgflowd.core.definition.spec import (
     FlowSpec,
     LifespanSpec,
     StepSpec,
+    approval_handler,
     in_order,
     lifespan_problems,
+    wait_handler,
+    wait_problems,
 )
 from pgflowd.core.definition.typed_flow import with_codecs
 from pgflowd.core.definition.undo import undo_flow_of
-from pgflowd.core.definition.waiting_steps import approval_handler, wait_handler, wait_problems
 from pgflowd.core.failure import Fail, RetryAfter
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import RAISE, Suspended, Time
+from pgflowd.core.wishes import ChildRun
 from pgflowd.errors import FlowError, Problem
 
 __all__ = [

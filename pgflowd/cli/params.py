@@ -27,9 +27,9 @@ from pgflowd.cli.lookup import (
 )
 from pgflowd.core.definition.options import MAX_SLOTS, TUNABLE, OptionKind
 from pgflowd.core.lookup import LAST
-from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.settings.values import needs_fault, sorted_needs
+from pgflowd.core.text import did_you_mean
 
 if TYPE_CHECKING:
     import psycopg

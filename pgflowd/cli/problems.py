@@ -158,7 +158,7 @@ def _cleaned(app: App, problem: Problem) -> Problem:
 def _text_of(error: click.ClickException) -> str:
     """The text of a click error in our style: one suggestion, no capital, no full stop."""
     if isinstance(error, click.NoSuchOption):
-        from pgflowd.core.suggest import nearest
+        from pgflowd.core.text import nearest
 
         # without their dashes, which make short names alike
         names = {name.lstrip("-"): name for name in error.possibilities or []}

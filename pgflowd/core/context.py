@@ -15,11 +15,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack, overload
 
-from pgflowd.core.child_runs import ChildRun
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import RAISE, P, T, Time
-from pgflowd.core.wishes import Wishes
+from pgflowd.core.wishes import ChildRun, Wishes
 from pgflowd.errors import RunError
 
 if TYPE_CHECKING:

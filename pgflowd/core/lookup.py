@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pgflowd.core.suggest import did_you_mean, nearest
-from pgflowd.core.text import short_id
+from pgflowd.core.text import did_you_mean, nearest, short_id
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import PageKey
 from pgflowd.core.ids import run_id_of
-from pgflowd.core.needs import needs_fault, sorted_needs
+from pgflowd.core.settings.values import needs_fault, sorted_needs
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, RunStatus, Status
 from pgflowd.core.text import is_storable
-from pgflowd.core.typed.values import encode_value
+from pgflowd.core.typed.codec import encode_value
 from pgflowd.core.waiting import Time, moment_of, seconds_of
 from pgflowd.core.wishes import MAX_KEY_CHARS, NEVER, Moment, require_slug
 from pgflowd.errors import RunError

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -133,3 +134,19 @@ def _pruned(value: Any, depth: int) -> Any:
         more = len(value) - len(kept_items)
         return {**kept_items, CUT: f"{more} more"} if more else kept_items
     return value
+
+
+_MAX_CHARS = 100  # characters that are compared, since the time grows with their square
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like this one, regardless of case, if any is alike."""
+    by_fold = {name.casefold(): name for name in sorted(known, reverse=True)}
+    close = get_close_matches(word[:_MAX_CHARS].casefold(), by_fold, n=1, cutoff=0.6)
+    return by_fold[close[0]] if close else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'x'?`, or None."""
+    name = nearest(word, known)
+    return f"did you mean '{name}'?" if name else None

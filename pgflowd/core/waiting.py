@@ -7,7 +7,7 @@ checkpoints of a task are kept. A wait ends by a checkpoint: a handler that wait
 
     sleep 1, sleep NAME       {"slept": true}
     signal NAME 1             {"got": payload} or {"timeout": true}; counted for each name
-    runs 1                    {"ended": true} or {"timeout": true} (`core.child_runs`)
+    runs 1                    {"ended": true} or {"timeout": true} (`core.wishes`)
 
 So a name of the user's own may not begin like one of these.
 """
@@ -27,9 +27,8 @@ from functools import cached_property
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from pgflowd.core.json import as_stored, deep_copy
-from pgflowd.core.needs import needs_fault, sorted_needs
-from pgflowd.core.settings.values import parse_duration
-from pgflowd.core.typed.values import read_as
+from pgflowd.core.settings.values import needs_fault, parse_duration, sorted_needs
+from pgflowd.core.typed.codec import read_as
 from pgflowd.errors import RunError, SignalTimeout
 
 MAX_NAME_CHARS = 200

@@ -25,7 +25,7 @@ from pgflowd.core.documents.schedules import Fired
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.core.json import encode
 from pgflowd.core.traces import CallerTrace
-from pgflowd.core.typed.values import encode_value
+from pgflowd.core.typed.codec import encode_value
 from pgflowd.core.verbs import (
     ADD_SCHEDULE,
     ANSWER,

@@ -28,8 +28,7 @@ from types import CodeType, ModuleType
 from pgflowd.core.json import Encoder
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.text import with_article
+from pgflowd.core.text import did_you_mean, with_article
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 

@@ -38,14 +38,13 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy, dumps
 from pgflowd.core.progress import progress_of
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.typed.values import read_as, stored_value
+from pgflowd.core.text import did_you_mean
+from pgflowd.core.typed.codec import read_as, stored_value
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import (
     Checkpoint,
@@ -56,7 +55,7 @@ from pgflowd.core.waiting import (
     check_signal_name,
     seconds_of,
 )
-from pgflowd.core.wishes import NEVER, Moment
+from pgflowd.core.wishes import NEVER, ChildRun, ChildStart, Moment, StartingContext
 from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
 from pgflowd.flow import Flow
 from pgflowd.testing.engine_rows import EngineRun, SentSignal, TaskRow

@@ -34,7 +34,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pgflowd.core.definition.plan import FlowPlan, StepPlan, contains, plan_of
+from pgflowd.core.definition.shape import FlowPlan, StepPlan, contains, plan_of
 from pgflowd.core.failure import MAX_DELAY_S
 from pgflowd.core.json import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus

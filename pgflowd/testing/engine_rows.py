@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from pgflowd.core.definition.plan import StepPlan
+from pgflowd.core.definition.shape import StepPlan
 from pgflowd.core.json import SQL_NULL, SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.waiting import Checkpoint, Wait, WaitKind

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.definition.plan import FlowPlan
+from pgflowd.core.definition.shape import FlowPlan
 from pgflowd.core.documents.runs import TypedOutputs
 from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, Node, draw

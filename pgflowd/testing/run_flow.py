@@ -36,15 +36,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pgflowd.core.definition.arguments import arguments_for, undo_arguments
-from pgflowd.core.definition.plan import FlowPlan, plan_of
 from pgflowd.core.definition.schedule import labels_of, singleton_of
-from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec
+from pgflowd.core.definition.shape import FlowPlan, plan_of
+from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.typed.values import stored_value
+from pgflowd.core.text import did_you_mean
+from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import FAILURE_MARK, Original, Undo
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
-from pgflowd.core.definition.plan import contains
-from pgflowd.core.definition.shape import shape_differences
+from pgflowd.core.definition.shape import contains, shape_differences
 from pgflowd.core.json import as_stored, decode, encode, jsonb_text
 from pgflowd.testing.engine import json_type, retry_delay_s
 

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
-from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.spec import arguments_for
 from pgflowd.core.json import SQL_NULL
 from pgflowd.testing import fake_context
 from pgflowd.testing.engine_rows import ClaimedRecord

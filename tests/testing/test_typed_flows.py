@@ -21,8 +21,7 @@ from support.covers import covers
 from typing_extensions import TypedDict
 
 from pgflowd import Context, Flow, FlowError, OutputError, TypeMismatch
-from pgflowd.core.typed.codec import codec_of
-from pgflowd.core.typed.values import encode_value
+from pgflowd.core.typed.codec import codec_of, encode_value
 from pgflowd.testing import fake_context, run_flow
 
 ID = UUID(int=7)

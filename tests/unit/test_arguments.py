@@ -10,7 +10,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd import Fail, Flow, RetryAfter
-from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.spec import arguments_for
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import SQL_NULL
 from pgflowd.errors import OutputError, RunError

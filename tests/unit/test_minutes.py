@@ -7,8 +7,7 @@ from copy import deepcopy
 from support.covers import covers
 from support.engine import Play
 
-from pgflowd.core.metrics.counters import MINUTE_S, Counters
-from pgflowd.core.metrics.minutes import MINUTE, minute_of
+from pgflowd.core.metrics.counters import MINUTE, MINUTE_S, Counters, minute_of
 from pgflowd.core.undecided import Undecided, problem_of
 from pgflowd.core.worker import actions, events
 

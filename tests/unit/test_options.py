@@ -23,7 +23,7 @@ from pgflowd.core.definition.options import (
     option_cells,
     option_names,
 )
-from pgflowd.core.definition.plan import plan_of
+from pgflowd.core.definition.shape import plan_of
 
 PACKAGE = Path(pgflowd.__file__).parent
 SIGNATURES = {

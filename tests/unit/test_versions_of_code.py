@@ -11,7 +11,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd import Flow
-from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.spec import arguments_for
 from pgflowd.core.definition.versions import (
     facts_from,
     facts_of,

@@ -26,7 +26,7 @@ from pgflowd.core.documents.documentation import (
     found_in,
 )
 from pgflowd.core.redact import one_line
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.errors import TITLES
 from pgflowd.host.pages import page_text
 

@@ -24,7 +24,7 @@ from pgflowd.core.definition.options import TUNABLE, OptionValues, Owner, option
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.rules import missing_flows
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, UnknownFlow
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from pgflowd.core.documents.flows import (
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.graph import FlowGraph
 from pgflowd.core.lookup import unknown_flow
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.core.verbs import DELETE_FLOW, PAUSE_FLOW, RESUME_FLOW
 from pgflowd.errors import UnknownFlow
 

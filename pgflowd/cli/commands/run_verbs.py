@@ -43,8 +43,7 @@ from pgflowd.core.documents.waits import ListedSignal
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.suggest import nearest
-from pgflowd.core.text import counted, duration, short_id
+from pgflowd.core.text import counted, duration, nearest, short_id
 from pgflowd.core.verbs import DELETE, RESCHEDULE, RUN_VERBS, SignalReceipt, Verb
 from pgflowd.errors import AccessDenied, NotFound, PgflowdError, RunEnded
 

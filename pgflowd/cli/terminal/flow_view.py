@@ -23,7 +23,7 @@ from pgflowd.core.definition.options import (
     option_text,
     options_of,
 )
-from pgflowd.core.definition.plan import StepPlan, plan_of
+from pgflowd.core.definition.shape import StepPlan, plan_of
 from pgflowd.core.documents.flows import FlowStats, FlowWork, StepStats, Version, unserved_needs
 from pgflowd.core.documents.waits import QUARANTINED
 from pgflowd.core.graph import Graph, graph_of, mermaid, placed

@@ -15,7 +15,7 @@ from pgflowd.core.definition.schedule import schedule_problems, start_problems
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec, cycles
 from pgflowd.core.definition.typed_flow import type_problems
 from pgflowd.core.definition.undo import undo_problems
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.errors import Problem
 
 # the SQL's limits; a flow's slug is also the name of its queue, which may have only 47 characters

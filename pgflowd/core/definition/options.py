@@ -31,9 +31,8 @@ from typing import Annotated, Any, Literal, TypedDict
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents import Hidden, Named, shown
 from pgflowd.core.json import dumps, encode
-from pgflowd.core.needs import needs_fault
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.text import with_article
+from pgflowd.core.settings.values import needs_fault
+from pgflowd.core.text import did_you_mean, with_article
 from pgflowd.core.waiting import Time
 from pgflowd.errors import OutputError, Problem
 

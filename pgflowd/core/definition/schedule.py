@@ -25,8 +25,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from pgflowd.core.json import SqlNull, as_stored, dumps, encode
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.text import is_storable
+from pgflowd.core.text import did_you_mean, is_storable
 from pgflowd.core.waiting import seconds_of
 from pgflowd.errors import OutputError, Problem, RunError
 

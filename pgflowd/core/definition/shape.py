@@ -5,11 +5,15 @@ It has the form that the SQL's `_get_flow_shape` writes and `_create_flow_from_s
 are in topological order and deps sorted; unset options are absent, so that the SQL's defaults hold.
 `shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`. Options that differ
 are no difference of shapes: `core.definition.options` has them.
+
+A shape may leave things out. A plan has its steps in their order, each with its deps and dependents
+and with all options in force. The engine of `testing` and the screens read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.definition.options import (
@@ -18,6 +22,7 @@ from pgflowd.core.definition.options import (
     MODE_OPTIONS,
     NUMBERS,
     OF_RUNS,
+    OPTIONS,
     PATTERNS,
     Option,
     OptionKind,
@@ -27,7 +32,7 @@ from pgflowd.core.definition.schedule import schedules_json, start_options_json
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.definition.typed_flow import input_schema
 from pgflowd.core.json import as_stored, jsonb_text
-from pgflowd.core.needs import sorted_needs
+from pgflowd.core.settings.values import sorted_needs
 
 Shape = dict[str, Any]
 
@@ -171,3 +176,95 @@ def has_gates(shape: Shape) -> bool:
     """Whether a step has a gate: not every worker may begin its tasks at any time."""
     names = {option.json_name for option in GATES}
     return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """One step; `options` has all options by their Python names, as they are in force."""
+
+    slug: str
+    index: int
+    is_map: bool
+    deps: tuple[str, ...]
+    dependents: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def is_root_map(self) -> bool:
+        return self.is_map and not self.deps
+
+
+@dataclass(frozen=True)
+class FlowPlan:
+    """All steps, in the order of the shape, which is topological."""
+
+    steps: dict[str, StepPlan]
+
+    @property
+    def leaves(self) -> list[str]:
+        return [slug for slug, step in self.steps.items() if not step.dependents]
+
+    @property
+    def has_root_map(self) -> bool:
+        return any(step.is_root_map for step in self.steps.values())
+
+    def downstream(self, slug: str) -> set[str]:
+        """The step and all that depends on it, directly or not."""
+        found, pending = {slug}, [slug]
+        while pending:
+            new = set(self.steps[pending.pop()].dependents) - found
+            found |= new
+            pending.extend(new)
+        return found
+
+
+def plan_of(shape: Mapping[str, Any]) -> FlowPlan:
+    """Read a shape whose steps are in topological order."""
+    deps = {
+        step["slug"]: tuple(sorted(set(step.get("dependencies") or ()))) for step in shape["steps"]
+    }
+    flow_options = shape.get("options") or {}
+    return FlowPlan(
+        {
+            slug: StepPlan(
+                slug=slug,
+                index=index,
+                is_map=step.get("stepType") == "map",
+                deps=deps[slug],
+                dependents=tuple(other for other, its in deps.items() if slug in its),
+                options={
+                    o.name: o.in_force(step, flow_options)
+                    for o in OPTIONS
+                    if o.json_name and not o.is_of_runs
+                },
+            )
+            for index, (slug, step) in enumerate(zip(deps, shape["steps"], strict=True))
+        }
+    )
+
+
+def contains(document: Any, pattern: Any) -> bool:
+    """
+    Return what PostgreSQL's `document @> pattern` gives for two containers or two scalars.
+
+    An object contains another if it has each key of the other, with a value that contains the
+    other's value. An array contains another if each element of the other is contained in one of its
+    elements; order and repetition do not count. Numbers are equal by value, and true is not 1.
+    """
+    if isinstance(pattern, dict):
+        return isinstance(document, dict) and all(
+            key in document and contains(document[key], value) for key, value in pattern.items()
+        )
+    if isinstance(pattern, list):
+        return isinstance(document, list) and all(
+            any(contains(element, wanted) for element in document) for wanted in pattern
+        )
+    return _same_scalar(document, pattern)
+
+
+def _same_scalar(one: Any, other: Any) -> bool:
+    if isinstance(one, dict | list):
+        return False
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other)

@@ -10,7 +10,15 @@ Steps may be written in any order. `in_order` keeps that order as far as deps al
 is always the first written step whose deps are all placed. So a flow written top down keeps its
 order, which other runtimes compare by position.
 
-The lifespan of a flow is a generator function without arguments, one for each flow.
+The lifespan of a flow is a generator function without arguments, one for each flow. Steps that only
+wait have handlers of ours, which wait for the signal with the name of the step; to the database and
+to other runtimes such a step is like any other.
+
+The arguments of a handler are made from the record that a claim returned. It has the task's
+`input`: an element for a map, an object of dep outputs for a single step. The run's input comes
+with it (`flow_input`) for root steps, and for later ones whose handlers take it; older cores put it
+under the key `run` of every single step's input. Where it did not come, as a large one, it is
+fetched. No step can be named `run`, so the key shows an older core.
 """
 
 from __future__ import annotations
@@ -18,13 +26,17 @@ from __future__ import annotations
 import heapq
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
+from pgflowd.core.context import Context
 from pgflowd.core.definition.options import OptionKind, Owner, options_of
+from pgflowd.core.failure import APPROVAL, is_answer, output_of
+from pgflowd.core.json import SQL_NULL, encode
 from pgflowd.core.typed.annotations import annotations_of
-from pgflowd.core.undo import part_of
-from pgflowd.errors import Problem
+from pgflowd.core.undo import Original, part_of
+from pgflowd.core.waiting import RAISE, Suspended, Time, seconds_of
+from pgflowd.errors import Problem, RunError
 
 if TYPE_CHECKING:
     from pgflowd.core.typed.codec import StepCodec
@@ -280,3 +292,129 @@ def lifespan_problems(
     if needed := [each.name for each in parameters if each.default is each.empty]:
         text = f"{what} has the parameter {needed[0]}, and is called without arguments"
         yield Problem("E209", text, place, "let it read what it needs by itself")
+
+
+class Claimed(Protocol):
+    """The part of a claim's record that arguments are made of; SQL null is SQL_NULL."""
+
+    @property
+    def input(self) -> Any: ...
+    @property
+    def flow_input(self) -> Any: ...
+
+
+def arguments_for(
+    step: StepSpec, record: Claimed, fetch_run_input: Callable[[], Any], ctx: object
+) -> dict[str, Any]:
+    """Return the handler's arguments by name, or raise E405 for a skipped dep without a default.
+
+    `fetch_run_input` is called only if the handler asks for the run's input and the record does
+    not have it.
+    """
+    arguments: dict[str, Any] = {}
+    for parameter in step.parameters:
+        if parameter.name == CTX:
+            arguments[CTX] = ctx
+        elif step.is_map != (parameter.name == ITEM):
+            # it is of versions in which the step was, or was not, a map: here it has its default
+            if not parameter.has_default:
+                raise RunError(f"step {step.slug}: there is no '{parameter.name}'", code="E405")
+        elif parameter.name == ITEM:
+            arguments[ITEM] = record.input
+        elif parameter.name == RUN:
+            arguments[RUN] = run_input(step, record, fetch_run_input)
+        elif parameter.name == INPUT:
+            outputs = {dep: record.input[dep] for dep in step.data_deps if dep in record.input}
+            arguments[INPUT] = {RUN: run_input(step, record, fetch_run_input), **outputs}
+        elif parameter.name in record.input:
+            arguments[parameter.name] = record.input[parameter.name]
+        elif not parameter.has_default:
+            raise RunError(
+                f"step {step.slug}: dep '{parameter.name}' was skipped and has no default",
+                code="E405",
+                next=f"give it one, such as {parameter.name}=None",
+            )
+    return arguments
+
+
+def undo_arguments(step: StepSpec, original: Original | None, ctx: object) -> dict[str, Any] | None:
+    """
+    Return the arguments of an undo handler, or None if there is nothing to undo.
+
+    Its task may have been attempted only: then it has no output, and the parameter its default.
+    """
+    if original is None:
+        return None
+    arguments: dict[str, Any] = {}
+    for parameter in step.parameters:
+        part = part_of(parameter.name)
+        if parameter.name == CTX:
+            arguments[CTX] = ctx
+        elif part in original.parts:
+            arguments[parameter.name] = original.parts[part]
+        elif not parameter.has_default:
+            raise RunError(
+                f"step {step.slug}: the task has no {part}, and '{parameter.name}' no default",
+                code="E405",
+                next=f"give it one, such as {parameter.name}=None",
+            )
+    return arguments
+
+
+def run_input(step: StepSpec, record: Claimed, fetch_run_input: Callable[[], Any]) -> Any:
+    """The run's input: from the record if it is there, else fetched."""
+    if not step.is_map and RUN in record.input:
+        return record.input[RUN]
+    if record.flow_input is not SQL_NULL:
+        return record.flow_input
+    return fetch_run_input()
+
+
+_NO_ANSWER = (
+    "signal %s is no answer, and is passed over; `pgflowd runs approve RUN %s` sends one, and so"
+    " does reject"
+)
+
+
+def wait_handler(slug: str, timeout: Time | None, default: Any) -> Callable[[Context], Any]:
+    """A handler whose output is the payload of the signal."""
+
+    def wait(ctx: Context) -> Any:
+        return ctx.wait_signal(slug, timeout=timeout, default=default)
+
+    return _named(wait, slug)
+
+
+def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dict[str, Any]]:
+    """
+    A handler whose output says who approved; a rejection fails the task for good.
+
+    A signal that is no answer is passed over: what was received once would fail each retry.
+    """
+
+    def approve(ctx: Context) -> dict[str, Any]:
+        try:
+            while not is_answer(payload := ctx.wait_signal(slug, timeout=timeout)):
+                ctx.log.warning(_NO_ANSWER, slug, slug)
+        except Suspended as suspended:
+            suspended.wait = replace(suspended.wait, why=APPROVAL)
+            raise
+        return output_of(payload)
+
+    return _named(approve, slug)
+
+
+def wait_problems(slug: str, timeout: object, default: object, place: str) -> Iterator[Problem]:
+    """What is wrong with the time and the default of a step that waits."""
+    try:
+        if timeout is not None:
+            seconds_of(timeout, "timeout")
+        if default is not RAISE:
+            encode(default, what="default")
+    except RunError as error:
+        yield Problem("E209", f"step {slug}: {error.text}", place, error.next)
+
+
+def _named(handler: Callable[[Context], Any], slug: str) -> Callable[[Context], Any]:
+    handler.__name__ = handler.__qualname__ = str(slug)
+    return handler

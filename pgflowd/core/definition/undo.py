@@ -27,7 +27,7 @@ from pgflowd.core.definition.spec import (
     UndoSpec,
     in_order,
 )
-from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import did_you_mean
 from pgflowd.core.undo import LIST_PREFIX, PREFIX
 from pgflowd.errors import Problem
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.definition.plan import StepPlan
+from pgflowd.core.definition.shape import StepPlan
 from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, StepSlug, TaskIndex, shown
 from pgflowd.core.statuses import RunStatus, StepStatus
 

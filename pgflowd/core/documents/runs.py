@@ -32,8 +32,8 @@ from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
-from pgflowd.core.suggest import did_you_mean
-from pgflowd.core.typed.values import read_as
+from pgflowd.core.text import did_you_mean
+from pgflowd.core.typed.codec import read_as
 from pgflowd.errors import WrongState
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.needs import in_words
+from pgflowd.core.settings.values import in_words
 from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.core.text import who
 from pgflowd.core.waiting import WaitKind

@@ -39,7 +39,17 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgflowd.core.metrics.definitions import BOUNDS_S, METRICS, Metric, MetricSource
+from pgflowd.core.metrics.definitions import (
+    BOUNDS_S,
+    METRICS,
+    RUNS,
+    TASK_SECONDS,
+    TASK_WAIT_SECONDS,
+    TASKS,
+    Metric,
+    MetricSource,
+)
+from pgflowd.core.statuses import Outcome, RunStatus
 
 MINUTE_S = 60.0
 MAX_PORTION_BYTES = 32 * 1024  # a message holds twice as much
@@ -152,3 +162,43 @@ def portions(numbers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# What a worker adds to the statistics of its flow about once a minute: the growth of counters that
+# the metrics have anyway, so no task pays for it.
+MINUTE = (TASKS, RUNS, TASK_SECONDS, TASK_WAIT_SECONDS)  # whose counters are needed
+OF_RUNS = ""  # in place of a step
+_ENDS = (Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)
+_RUN_ENDS = (RunStatus.COMPLETED, RunStatus.FAILED)
+
+
+def minute_of(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How much these counters have grown, by step; nothing where nothing has."""
+    steps = {*now[TASKS.key], *now[TASK_SECONDS.key], *now[TASK_WAIT_SECONDS.key]}
+    found = [_of_step(step, now, before) for step in sorted(steps)]
+    runs = _grown(now[RUNS.key], before.get(RUNS.key, {}), tuple(map(str, _RUN_ENDS)))
+    found.append({"step": OF_RUNS, **runs})
+    return [each for each in found if len(each) > 1]
+
+
+def _of_step(step: str, now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    tasks = before.get(TASKS.key, {}).get(step, {})
+    grown = _grown(now[TASKS.key].get(step, {}), tasks, tuple(map(str, _ENDS)))
+    for name, metric in (("ran", TASK_SECONDS), ("waited", TASK_WAIT_SECONDS)):
+        more = _more(now[metric.key].get(step), before.get(metric.key, {}).get(step))
+        grown |= {name: more} if any(more) else {}
+    return {"step": step, **grown}
+
+
+def _grown(
+    now: Mapping[str, int], before: Mapping[str, int], names: tuple[str, ...]
+) -> dict[str, Any]:
+    grown = {name: now.get(name, 0) - before.get(name, 0) for name in names}
+    return {name: count for name, count in grown.items() if count}
+
+
+def _more(now: list[float] | None, before: list[float] | None) -> list[int]:
+    """The growth of a histogram, without the sum in its last place."""
+    if not now:
+        return []
+    return [int(a - b) for a, b in zip(now[:-1], (before or [0] * len(now))[:-1], strict=True)]

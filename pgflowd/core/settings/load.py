@@ -35,7 +35,7 @@ from pgflowd.core.settings.sections import (
     Settings,
 )
 from pgflowd.core.settings.values import Ref
-from pgflowd.core.suggest import nearest
+from pgflowd.core.text import nearest
 from pgflowd.errors import Problem
 
 Lines = Mapping[KeyPath, int]

@@ -18,7 +18,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.settings.keys import KeyPath
 from pgflowd.core.settings.sections import Settings, WorkerSettings
 from pgflowd.core.settings.values import format_duration
-from pgflowd.core.suggest import nearest
+from pgflowd.core.text import nearest
 from pgflowd.errors import Problem
 
 MAX_RUNNERS = 1000  # of one flow: each is a process

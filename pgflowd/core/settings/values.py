@@ -11,6 +11,10 @@ Durations and sizes are written like "250ms", "1h30m" and "16MiB". A number with
 refused, because 30 could mean seconds or milliseconds. Durations become float seconds, sizes become
 whole bytes.
 
+Needs and caps are what a step needs of a worker and what a worker has, as words such as "gpu". A
+worker may begin a task if its caps hold all that the task needs. In the database several needs are
+one text, sorted, with commas between.
+
 Reading and the JSON Schema apply the same patterns. So these mean the same in Python and in
 JavaScript: no class such as \w is in them, and each begins with ^ and ends with $. Pure.
 """
@@ -19,11 +23,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from pgflowd.core.needs import RULE
 from pgflowd.core.redact import redact, secrets_in
 from pgflowd.errors import TITLES
 
@@ -186,7 +190,7 @@ class Form(NamedTuple):
 
 NAME = Form("^[A-Za-z0-9_-]{1,32}$", "1 to 32 letters, digits, '_' or '-'")
 FLOW = Form(rf"^{_DOTTED}(:{_DOTTED})?$", '"module" or "module:name"')
-WORD = Form(r"^[!-+\x2d-~]{1,64}$", RULE)
+WORD = Form(r"^[!-+\x2d-~]{1,64}$", "1 to 64 printable ASCII characters, without blanks and commas")
 WARNING = Form(
     f"^({'|'.join(sorted(code for code in TITLES if code.startswith('W')))})$",
     "the code of a warning",
@@ -218,3 +222,36 @@ NETWORK = Form(
 BASE_PATH = Form(
     "^(/[A-Za-z0-9._~-]+)+$", "a path that begins with / and does not end with it", '"/flows"'
 )
+
+
+MAX_NEEDS = 32
+
+
+def is_word(value: object) -> bool:
+    """Whether this may be a need or a cap."""
+    return isinstance(value, str) and WORD.fits(value)
+
+
+def needs_fault(needs: object) -> str | None:
+    """What is wrong with the needs of a step, or of a task that is handed on."""
+    if isinstance(needs, str) or not isinstance(needs, list | tuple | set | frozenset):
+        return 'must be a list, such as ["gpu"]'
+    if not 1 <= len(needs) <= MAX_NEEDS:
+        return f"must have 1 to {MAX_NEEDS} words"
+    if not all(map(is_word, needs)):
+        return f"must have words of {WORD.means}"
+    return None
+
+
+def sorted_needs(needs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(needs)))
+
+
+def joined(needs: Iterable[str]) -> str:
+    """The needs as the database has them."""
+    return ",".join(sorted_needs(needs))
+
+
+def in_words(name: str) -> str:
+    """The database's text of needs, for people."""
+    return f"needs {name.replace(',', ', ')}"

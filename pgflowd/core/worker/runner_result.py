@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from pgflowd.core.child_runs import MAX_RUNS
 from pgflowd.core.completion import MAX_CHANGES, MAX_ERROR_CHARS
 from pgflowd.core.definition.options import MAX_INT
 from pgflowd.core.failure import (
@@ -24,7 +23,7 @@ from pgflowd.core.failure import (
     clean,
 )
 from pgflowd.core.ids import is_run_id
-from pgflowd.core.needs import needs_fault, sorted_needs
+from pgflowd.core.settings.values import needs_fault, sorted_needs
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.undo import PARTS
 from pgflowd.core.waiting import (
@@ -35,6 +34,7 @@ from pgflowd.core.waiting import (
     WaitKind,
     name_fault,
 )
+from pgflowd.core.wishes import MAX_RUNS
 from pgflowd.core.worker.events import (
     NOTHING_LEFT,
     LeftBehind,

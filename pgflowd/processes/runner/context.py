@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import dumps, encode, loads
@@ -27,9 +26,10 @@ from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.traces import CallerTrace, TaskTrace
-from pgflowd.core.typed.values import read_as
+from pgflowd.core.typed.codec import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
+from pgflowd.core.wishes import ChildRun, ChildStart, StartingContext
 from pgflowd.errors import (
     BadDependency,
     KeyTaken,

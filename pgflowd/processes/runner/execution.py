@@ -13,8 +13,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from pgflowd.core.definition.arguments import arguments_for, undo_arguments
-from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.definition.spec import StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import UNSPENT, clean, failure_of
 from pgflowd.core.json import SQL_NULL, decode
 from pgflowd.core.waiting import suspension_of, swallowed

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
-from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.decide import (
     WakeCause,
     on_connection_returned,
@@ -32,6 +31,7 @@ from pgflowd.core.supervision.decide import (
 )
 from pgflowd.core.supervision.kinds import LISTENER, WORKER
 from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase
+from pgflowd.core.text import did_you_mean
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from pgflowd.core.messages import Found as Part
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.kinds import CHECK, WORKER
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -40,6 +39,7 @@ from pgflowd.core.supervision.tree import (
     Tree,
     with_versions,
 )
+from pgflowd.core.text import did_you_mean
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes import discovery
 from pgflowd.processes.supervisor.children import (

@@ -18,9 +18,8 @@ from itertools import islice
 from typing import Any
 
 from pgflowd.core.metrics import definitions
-from pgflowd.core.metrics.counters import MINUTE_S, Counters, LastMinute, observe
+from pgflowd.core.metrics.counters import MINUTE, MINUTE_S, Counters, LastMinute, minute_of, observe
 from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
-from pgflowd.core.metrics.minutes import MINUTE, minute_of
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker import runner_ends

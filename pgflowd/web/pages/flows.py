@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from pgflowd.core.definition.options import FOLLOWING, Column, OptionValues, option_cells
-from pgflowd.core.definition.plan import StepPlan, plan_of
+from pgflowd.core.definition.shape import StepPlan, plan_of
 from pgflowd.core.documents import Hidden, Inline, Named, shown
 from pgflowd.core.documents.flows import (
     FlowGrid,

@@ -17,7 +17,7 @@ from pgflowd.core.documents.error_pages import (
     nearest_codes,
 )
 from pgflowd.core.finding import Finding, FindingState, Section
-from pgflowd.core.suggest import nearest
+from pgflowd.core.text import nearest
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.doctor import DoctorRequest, examine
 from pgflowd.db.query import execute
