@@ -20,7 +20,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from jinja2.filters import do_forceescape
 
 from pgflowd.core import verbs
-from pgflowd.core.documents.daemons import database_text
+from pgflowd.core.documents.columns import headings
+from pgflowd.core.documents.daemons import ListedDaemon, database_text
+from pgflowd.core.documents.flows import ListedFlow, StalledTask
+from pgflowd.core.documents.history import DeadLetter
+from pgflowd.core.documents.runs import Attempt, ListedRun
+from pgflowd.core.documents.schedules import ListedSchedule
+from pgflowd.core.documents.waits import ListedSignal, SavedCheckpoint
 from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import Marks, Outcome, RunStatus, child_mark
@@ -190,5 +196,11 @@ _environment.globals.update(
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
     part_query=part_query, svg=svg, marks=Marks, verbs=verbs, many_verbs=MANY_VERBS,
-    offered=offered, flags_for=flags_for,
+    offered=offered, flags_for=flags_for, headings={
+        "attempt": headings(Attempt), "checkpoint": headings(SavedCheckpoint),
+        "daemon": headings(ListedDaemon), "dead": headings(DeadLetter),
+        "flow": headings(ListedFlow), "run": headings(ListedRun),
+        "schedule": headings(ListedSchedule), "signal": headings(ListedSignal),
+        "stalled": headings(StalledTask),
+    },
 )  # fmt: skip

@@ -13,7 +13,18 @@ from support.covers import covers
 from support.odd_documents import ODD, plant
 from support.shop import STATUS, on_a_terminal
 
-from pgflowd.cli.terminal.daemon_view import DAEMON_TITLES as TITLES
+TITLES = [
+    "NAME",
+    "HOST",
+    "STATE",
+    "VERSION",
+    "UP",
+    "HEARTBEAT",
+    "FLOWS",
+    "RUNNING",
+    "RESTARTS",
+    "DATABASE",
+]
 
 ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
 

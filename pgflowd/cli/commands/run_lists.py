@@ -34,8 +34,7 @@ from pgflowd.cli.params import (
     label_option,
 )
 from pgflowd.cli.terminal.history_view import LogWriter, TimelineWriter
-from pgflowd.cli.terminal.run_view import print_runs
-from pgflowd.cli.terminal.task_view import print_signals, print_step_tasks
+from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
 from pgflowd.core.documents.history import EventPage, RunEvent, is_over
 from pgflowd.core.documents.run_tasks import StepTasksPage
 from pgflowd.core.documents.runs import (

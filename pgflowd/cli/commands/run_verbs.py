@@ -36,7 +36,6 @@ from pgflowd.cli.params import (
     time_options,
 )
 from pgflowd.cli.problems import for_each, print_outcomes
-from pgflowd.cli.terminal.task_view import receiver
 from pgflowd.cli.verbs import command_of
 from pgflowd.core.documents.runs import Runs, TimelineEntry
 from pgflowd.core.documents.waits import ListedSignal
@@ -466,7 +465,7 @@ def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
     what = f"{answer} {name} of {run}" if answer else f"signal {name} for {run}"
     was_sent = "" if signal.sent_at == sent.at else "sent before, "
     if signal.step_slug:
-        return f"{what}: {was_sent}given to {receiver(signal)}"
+        return f"{what}: {was_sent}given to {signal.receiver}"
     return f"{what}: {was_sent}kept until a task waits for it"
 
 

@@ -1,7 +1,7 @@
 """
 `pgflowd schedules`: list what starts runs by the calendar; fire, pause, add and remove it.
 
-They need the database; ticks need a daemon. `cli.terminal.schedule_view` prints schedules.
+They need the database; ticks need a daemon. `cli.terminal.list_view` prints schedules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import flow_slugs
 from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam, begin_with
-from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
+from pgflowd.cli.terminal.list_view import next_text, print_schedules, tick_lines
 from pgflowd.cli.verbs import changing, perform_on
 from pgflowd.core.definition.schedule import Overlap, Schedule
 from pgflowd.core.documents import Inline

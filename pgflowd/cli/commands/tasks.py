@@ -31,8 +31,7 @@ from pgflowd.cli.params import (
     TASK,
     WAITING_TASK,
 )
-from pgflowd.cli.terminal.history_view import print_dead
-from pgflowd.cli.terminal.task_view import print_tasks
+from pgflowd.cli.terminal.list_view import print_dead, print_tasks
 from pgflowd.cli.verbs import command_of
 from pgflowd.core.documents import Inline
 from pgflowd.core.documents.flows import StalledTask, StalledTasks, TaskKey

@@ -7,12 +7,14 @@ on its line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import DASH, NEXT, Screen, TableCell, columns, text_width
+from pgflowd.cli.terminal.screen import NEXT, Screen, TableCell, columns, text_width
+from pgflowd.cli.terminal.texts import list_lines
+from pgflowd.core.documents.daemon import FlowStatus
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
@@ -20,19 +22,14 @@ from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KI
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration, short_id
 
-TITLES = (
-    "FLOW", "WORKER", "RUNNING", "QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95",
-    "RESTARTS",
-)  # fmt: skip
-RIGHT = ("QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
-LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "WAITING", "QUEUED", "RUNNING")
+FLOW_COLUMNS = (
+    "slug pid running queued waiting oldest_queued_s completed_1m failed_1m p50_s p95_s restarts"
+)
+LOSING = "p50_s restarts oldest_queued_s p95_s completed_1m failed_1m waiting queued running"
 _NARROW = 60  # below this many columns there is no bar
 _BAR = 10  # characters of the bar of running tasks
-DAEMON_TITLES = (
-    "NAME", "HOST", "STATE", "VERSION", "UP", "HEARTBEAT", "FLOWS", "RUNNING", "RESTARTS",
-    "DATABASE",
-)  # fmt: skip
-_DAEMON_LOSING = ("DATABASE", "VERSION", "RESTARTS", "RUNNING", "UP", "FLOWS", "HEARTBEAT")
+DAEMON_COLUMNS = "name host state version up_s heartbeat_at flow_states running restarts database"
+_DAEMON_LOSING = "database version restarts running up_s flow_states heartbeat_at"
 
 
 def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = False) -> list[str]:
@@ -50,14 +47,8 @@ def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = Fals
         first, *more = kind.summary(status[kind.name])
         mark = screen.marked(child_mark(status[kind.name]["state"]))
         lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
-    rows = [flow_cells(flow, screen) for flow in flows]
-    shown = [title for title in TITLES if title != "WAITING" or any_waits(flows)]
-    kept = [TITLES.index(title) for title in shown]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
-    table = inner.table(
-        shown, [[row[at] for at in kept] for row in rows], right=RIGHT, losing=LOSING
-    )
-    lines += [f" {line}" for line in table.splitlines()]
+    lines += [f" {line}" for line in flow_lines(flows, inner)]
     ages = [flow["age_s"] for flow in flows if flow.get("age_s") is not None]
     if ages:
         lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
@@ -199,28 +190,44 @@ def _member(
     return _packed(head, parts, screen, below)
 
 
-def flow_cells(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
-    """A row of the table of flows."""
-    state, dash = flow["state"], screen.sign(DASH)
-    slug = f"{flow['slug']} (old)" if _old_version(flow) else flow["slug"]
-    if state == ChildState.PARKED.value:
-        cells = [slug, screen.cell(child_mark(state), f" {state}"), ""]
-        return cells + [dash] * (len(TITLES) - 3)
-    age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
-    process = f" {flow['pid'] or state}  {_duration(age_s)}".rstrip()
-    return [
-        slug,
-        screen.cell(child_mark(state), process),
-        _bar(flow["running"], flow["max_concurrency"], screen),
-        _number(flow["queued"], dash),
-        _number(flow.get("waiting"), dash),
-        _duration(flow["oldest_queued_s"], dash),
-        _number(flow["completed_1m"], dash),
-        _number(flow["failed_1m"], dash),
-        _duration(flow["p50_s"], dash),
-        _duration(flow["p95_s"], dash),
-        str(flow["restarts"]),
-    ]
+def flow_lines(
+    flows: Sequence[Mapping[str, Any]],
+    screen: Screen,
+    names: str = FLOW_COLUMNS,
+    losing: str = LOSING,
+    *,
+    kind: type = FlowStatus,
+    worker_of: Callable[[Mapping[str, Any]], TableCell | None] = lambda _: None,
+    **shown: Any,
+) -> list[str]:
+    """The flows of a status as a table; `worker_of` may know more of a worker."""
+
+    def worker(flow: Mapping[str, Any]) -> TableCell:
+        state = flow["state"]
+        age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
+        text = f"{flow['pid'] or state}  {_duration(age_s)}".rstrip()
+        if state == ChildState.PARKED.value:
+            text = state
+        return worker_of(flow) or screen.cell(child_mark(state), f" {text}")
+
+    def running(flow: Mapping[str, Any]) -> str | TableCell:
+        return TableCell(_bar(flow["running"], flow["max_concurrency"], screen))
+
+    shown = {
+        "slug": lambda flow: f"{flow['slug']}{' (old)' * bool(_old_version(flow))}",
+        "pid": worker,
+        "running": running,
+        **shown,
+    }
+    known = [_without_numbers(flow) if flow["state"] == ChildState.PARKED.value else flow
+             for flow in flows]  # fmt: skip
+    return list_lines(screen, kind, known, names, losing, **shown)
+
+
+def _without_numbers(flow: Mapping[str, Any]) -> dict[str, Any]:
+    """A parked flow, of which nothing more is known."""
+    nothing = dict.fromkeys([*FLOW_COLUMNS.split()[2:], "max_concurrency"])
+    return {**flow, **nothing}
 
 
 def _old_version(flow: Mapping[str, Any]) -> str:
@@ -272,10 +279,6 @@ def _duration(seconds: float | None, absent: str = "") -> str:
     return absent if seconds is None else duration(seconds)
 
 
-def _number(value: Any, dash: str) -> str:
-    return dash if value is None else f"{value:g}"
-
-
 def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
     """Daemons as a table, and below it what is to be known of silent ones."""
     for line in daemon_lines(found, app.out):
@@ -289,10 +292,25 @@ def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
 
 
 def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
-    table = screen.table(
-        DAEMON_TITLES, [_row(each, screen) for each in found], losing=_DAEMON_LOSING
+    def known(text: Callable[[ListedDaemon], Any]) -> Callable[[ListedDaemon], Any]:
+        """Of a silent daemon nobody knows it."""
+        return lambda each: None if each.is_silent else text(each)
+
+    table = list_lines(
+        screen,
+        ListedDaemon,
+        found,
+        DAEMON_COLUMNS,
+        _DAEMON_LOSING,
+        cutting=False,
+        state=lambda each: screen.cell(Marks.FAILED, " silent") if each.is_silent else each.state,
+        heartbeat_at=lambda each: f"{duration(round(each.age_s))} ago",
+        flow_states=known(_flows),
+        running=known(lambda each: f"{each.running} of {each.most_running}"),
+        restarts=known(lambda each: "{} of {}".format(*each.restarts)),
+        database=known(database_text),
     )
-    return [*table.splitlines(), *_silent_lines(found, found, screen)]
+    return [*table, *_silent_lines(found, found, screen)]
 
 
 def print_daemon(app: App, found: ListedDaemon, all_daemons: Sequence[ListedDaemon]) -> None:
@@ -329,27 +347,6 @@ def _silent_lines(
             head=f"{screen.marked(Marks.FAILED)} ",
             indent=2,
         )
-    ]
-
-
-def _row(each: ListedDaemon, screen: Screen) -> list[str | TableCell]:
-    dash = screen.sign(DASH)
-    heartbeat = f"{duration(round(each.age_s))} ago"
-    if each.is_silent:
-        state = screen.cell(Marks.FAILED, " silent")
-        return [each.name, each.host, state, each.version, dash, heartbeat, *[dash] * 4]
-    restarts = "{} of {}".format(*each.restarts)
-    return [
-        each.name,
-        each.host,
-        screen.cell(each.state.mark, f" {each.state}"),
-        each.version,
-        dash if each.up_s is None else duration(each.up_s),
-        heartbeat,
-        _flows(each) or dash,
-        f"{each.running} of {each.most_running}",
-        restarts,
-        database_text(each) or dash,
     ]
 
 

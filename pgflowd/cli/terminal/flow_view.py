@@ -5,13 +5,15 @@ Shows flows on a terminal: lists, single ones, graphs, how the code differs, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.list_view import schedule_lines
 from pgflowd.cli.terminal.run_view import painted, pause_text
-from pgflowd.cli.terminal.schedule_view import schedule_lines
 from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.cli.terminal.texts import print_list
 from pgflowd.core.definition.options import (
     FOLLOWING,
     NUMBERS,
@@ -24,25 +26,27 @@ from pgflowd.core.definition.options import (
     options_of,
 )
 from pgflowd.core.definition.shape import StepPlan, plan_of
-from pgflowd.core.documents.flows import FlowStats, FlowWork, StepStats, Version, unserved_needs
+from pgflowd.core.documents.flows import (
+    FlowStats,
+    FlowWork,
+    ListedFlow,
+    ListedLimit,
+    StepStats,
+    Version,
+    WorkerCaps,
+    unserved_needs,
+)
 from pgflowd.core.documents.waits import QUARANTINED
 from pgflowd.core.graph import Graph, graph_of, mermaid, placed
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
-from pgflowd.core.text import ago, between, counted, cut, duration, short_id
+from pgflowd.core.text import ago, between, counted, duration, short_id
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
     from pgflowd.core.documents.schedules import ListedSchedule
     from pgflowd.db.flows import Comparison
 
-_LONG = 60  # characters of a key, or of who has places
 _IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
-_TITLES = (
-    "FLOW", "STEPS", "QUEUED", "WAITING", "PLANNED", "OLDEST", "RUNNING", "RUNS", "WORKERS",
-    "IMPORT", "LAST RUN",
-)  # fmt: skip
-_STATS_TITLES = ("STEP", "ENDED", "A MINUTE", "FAILED", "RAN 50%", "95%", "WAITED 50%", "95% ")
 
 
 def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
@@ -52,62 +56,37 @@ def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
     if not flows:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
-    rows = [_flow_row(app, flow, now) for flow in flows]
-    zeros = _columns_of_zeros(flows)
-    kept = [at for at, title in enumerate(_TITLES) if title not in zeros]
-    app.print_table(
-        [_TITLES[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        right=set(_TITLES) - {"FLOW", "LAST RUN"},
-        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING", "PLANNED", "WAITING"),
+
+    def workers(flow: ListedFlow) -> int | TableCell:
+        if flow.paused_at is not None:
+            return app.out.cell(Marks.PAUSED, " paused")
+        if flow.workers == 0 and flow.is_asleep:
+            return app.out.cell(Marks.ASLEEP, " asleep")
+        has_none = flow.workers == 0 and flow.active_runs > 0
+        return app.out.cell(Marks.WARNING, " 0") if has_none else flow.workers
+
+    print_list(
+        app,
+        ListedFlow,
+        flows,
+        "title steps queued waiting planned oldest_queued_at running active_runs workers import_s"
+        " last_run_at",
+        "steps import_s oldest_queued_at last_run_at active_runs running planned waiting",
+        now=now,
+        title=lambda flow: _title(flow, is_full=app.verbose),
+        oldest_queued_at=lambda flow: between(flow.oldest_queued_at, now),
+        workers=workers,
     )
 
 
-def _columns_of_zeros(flows: Sequence[ListedFlow]) -> set[str]:
-    """The columns that say nothing, since no task waits, or no run is planned."""
-    most = {
-        "WAITING": max(flow.waiting for flow in flows),
-        "PLANNED": max(flow.planned for flow in flows),
-    }
-    return {title for title, number in most.items() if number == 0}
-
-
-def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell]:
-    dash = app.out.sign(DASH)
-    oldest_s = between(flow.oldest_queued_at, now)
-    workers: str | TableCell = str(flow.workers)
-    if flow.paused_at is not None:
-        workers = app.out.cell(Marks.PAUSED, " paused")
-    elif flow.workers == 0 and flow.is_asleep:
-        workers = app.out.cell(Marks.ASLEEP, " asleep")
-    elif flow.workers == 0 and flow.active_runs > 0:
-        workers = app.out.cell(Marks.WARNING, " 0")
-    return [
-        _flow_slug(flow) if app.verbose else f"{flow.title}{_old_versions(flow)}",
-        str(flow.steps),
-        str(flow.queued),
-        str(flow.waiting),
-        str(flow.planned),
-        dash if oldest_s is None else duration(oldest_s),
-        str(flow.running),
-        str(flow.active_runs),
-        workers,
-        dash if flow.import_s is None else duration(flow.import_s),
-        dash if flow.last_run_at is None else ago(flow.last_run_at, now),
-    ]
-
-
-def _flow_slug(flow: ListedFlow) -> str:
-    """The flow of the database, and whether it is the current one of several versions."""
-    return f"{flow.flow_slug} is current" if flow.old_versions else flow.flow_slug
-
-
-def _old_versions(flow: ListedFlow) -> str:
-    """How many older versions there are, and how many of their runs are open."""
+def _title(flow: ListedFlow, *, is_full: bool) -> str:
+    """The flow of the database, or what people call it; and whether there are older versions."""
     if not flow.old_versions:
-        return ""
+        return flow.flow_slug if is_full else flow.title
+    if is_full:
+        return f"{flow.flow_slug} is current"
     runs = f", {counted(flow.old_runs, 'run')}" if flow.old_runs else ""
-    return f" +{flow.old_versions} old{runs}"
+    return f"{flow.title} +{flow.old_versions} old{runs}"
 
 
 def print_versions(app: App, versions: Sequence[Version], now: datetime) -> None:
@@ -193,24 +172,14 @@ def print_limits(app: App, flow: str, limits: Sequence[ListedLimit], now: dateti
     if not limits:
         app.print(app.out.folded(f"no step of {flow} has a limit"))
         return
-    dash = app.out.sign(DASH)
-    rows = [
-        [
-            app.out.shown(cut(app.hide(each.key), _LONG)),
-            str(each.slots),
-            str(each.taken),
-            str(each.waiting),
-            dash if each.first_since is None else duration(between(each.first_since, now) or 0),
-            app.out.shown(cut(", ".join(map(_short, each.holders)), _LONG)) or dash,
-        ]
-        for each in limits
-    ]
-    app.print_table(
-        ("KEY", "SLOTS", "TAKEN", "WAITING", "FIRST WAITS", "TAKEN BY"),
-        rows,
-        right={"SLOTS", "TAKEN", "WAITING", "FIRST WAITS"},
-        losing=("TAKEN BY", "FIRST WAITS"),
-        cutting=True,
+    print_list(
+        app,
+        ListedLimit,
+        limits,
+        "key slots taken waiting first_since holders",
+        "holders first_since",
+        first_since=lambda each: between(each.first_since, now),
+        holders=lambda each: ", ".join(map(_short, each.holders)),
     )
 
 
@@ -296,14 +265,15 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
         words = [flow.work.flow_slug, *_open_work(flow.work)]
         for line in app.out.wrapped("   ".join(words), head="", indent=3):
             app.print(line)
-        rows = [_stats_row(app, "runs", flow.runs)] if flow.runs else []
-        rows += [_stats_row(app, each.step_slug, each) for each in flow.steps]
-        if rows:
-            app.print_table(
-                _STATS_TITLES,
-                rows,
-                right=set(_STATS_TITLES) - {"STEP"},
-                losing=("WAITED 50%", "95% ", "95%", "RAN 50%", "A MINUTE"),
+        rows = [replace(flow.runs, step_slug="runs")] if flow.runs else []
+        if rows or flow.steps:
+            print_list(
+                app,
+                StepStats,
+                [*rows, *flow.steps],
+                "step_slug ended per_minute failure_rate ran_p50_s ran_p95_s waited_p50_s"
+                " waited_p95_s",
+                "waited_p50_s waited_p95_s ran_p95_s ran_p50_s per_minute",
             )
         else:
             app.print(f" nothing ended within {duration(flow.since_s)}")
@@ -319,15 +289,3 @@ def _open_work(work: FlowWork) -> list[str]:
     words += [f"{sum(waits.values())} waiting: {kinds}"] if waits else []
     words += [f"{work.waits[QUARANTINED]} {QUARANTINED}"] if QUARANTINED in work.waits else []
     return words
-
-
-def _stats_row(app: App, name: str, one: StepStats) -> list[str | TableCell]:
-    dash = app.out.sign(DASH)
-    times = (one.ran_p50_s, one.ran_p95_s, one.waited_p50_s, one.waited_p95_s)
-    return [
-        name,
-        str(one.ended),
-        f"{one.per_minute:.3g}",
-        dash if one.failure_rate is None else f"{one.failure_rate:.1%}",
-        *[dash if seconds is None else duration(seconds) for seconds in times],
-    ]

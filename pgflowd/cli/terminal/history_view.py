@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.list_view import wait_lines
 from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
-from pgflowd.cli.terminal.task_view import wait_lines
 from pgflowd.cli.terminal.texts import (
     call_lines,
     error_lines,
@@ -23,13 +23,13 @@ from pgflowd.cli.terminal.texts import (
 )
 from pgflowd.core.definition.options import change_text
 from pgflowd.core.documents import versioned
-from pgflowd.core.documents.history import DeadLetter, PersonAction, RunEvent
+from pgflowd.core.documents.history import PersonAction, RunEvent
 from pgflowd.core.documents.runs import TimelineEntry
 from pgflowd.core.failure import last_calls
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
-from pgflowd.core.text import ago, brief, duration, short_id, task_name
+from pgflowd.core.text import brief, duration, short_id, task_name
 from pgflowd.core.timeline import PROGRESS, RUN_UNDOING, WAITING
 
 _STARTED = f"step:{StepStatus.STARTED}"
@@ -283,22 +283,6 @@ class LogWriter:
             event.task > 0 or self._tasks.get(event.step, 1) > 1
         )
         return f"{event.step}#{event.task}" if is_one_of_many else event.step
-
-
-def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
-    rows = [
-        (
-            task_name(*dead.key),
-            dead.flow,
-            ago(dead.failed_at, now),
-            str(dead.attempts),
-            app.hide(one_line(dead.error or dead.outcome or "")),
-        )
-        for dead in found
-    ]
-    titles = ("TASK", "FLOW", "FAILED", "ATTEMPTS", "ERROR")
-    losing = ("ATTEMPTS", "FLOW", "FAILED", "ERROR")
-    app.print_table(titles, rows, right={"ATTEMPTS"}, losing=losing, cutting=True)
 
 
 def _told(event: RunEvent) -> tuple[Mark, str]:

@@ -16,20 +16,25 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import BAR, CUT, Screen, TableCell
-from pgflowd.cli.terminal.task_view import print_checkpoints, wait_lines
+from pgflowd.cli.terminal.list_view import (
+    begin_text,
+    print_attempts,
+    print_checkpoints,
+    wait_lines,
+)
+from pgflowd.cli.terminal.screen import BAR, CUT, Screen
 from pgflowd.cli.terminal.texts import error_lines, print_labelled, print_wrapped, traceback_lines
 from pgflowd.core.documents.run_tasks import MAX_FAMILY, Branch, FamilyMember, branches_of
 from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_graph import graph_of_run, last_error
-from pgflowd.core.statuses import Mark, Outcome, RunStatus, StepStatus
-from pgflowd.core.text import ago, between, brief, counted, cut, duration, short_id
+from pgflowd.core.statuses import Mark, RunStatus, StepStatus
+from pgflowd.core.text import ago, between, brief, counted, duration, short_id
 from pgflowd.core.timeline import ends_by, reason, wait_text
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.runs import ListedRun, Run, RunDetails, RunWithStates
+    from pgflowd.core.documents.runs import Run, RunDetails, RunWithStates
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
@@ -39,71 +44,6 @@ _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
 _MAX_KEPT = 5  # steps of which is said that output is kept
 _OLD_S = 10.0  # a progress that was told so long ago has its age beside it
-
-
-def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
-    """Runs as a table; with -v each error is below its run."""
-    if not runs:
-        app.note("there are no such runs")
-        return
-    have_titles = any(run.title for run in runs)
-    titles = (
-        "RUN",
-        "FLOW",
-        *["TITLE"] * have_titles,
-        "STATUS",
-        "STARTED",
-        "TOOK",
-        "STEPS",
-        "ERROR",
-    )
-    rows = [_run_row(app, run, now, have_titles) for run in runs]
-    losing = ("ERROR", "TOOK", "STEPS", "STARTED", "TITLE")
-    if not app.verbose or app.out.width is None:
-        app.print_table(titles, rows, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
-        return
-    table = app.out.table(titles[:-1], [row[:-1] for row in rows], right={"TOOK", "STEPS"},
-                          losing=losing)  # fmt: skip
-    head, *lines = table.splitlines()
-    app.print(head)
-    for line, run in zip(lines, runs, strict=True):
-        app.print(line)
-        if run.error:
-            app.print(
-                app.out.folded(f"  {app.out.shown(one_line(app.hide(on_one_line(run.error))))}")
-            )
-
-
-def _run_row(app: App, run: ListedRun, now: datetime, have_titles: bool) -> list[str | TableCell]:
-    error, title = app.hide(on_one_line(run.error)), app.hide(on_one_line(run.title))
-    return [
-        str(run.run_id) if app.verbose else short_id(run.run_id),
-        f"undo of {short_id(run.undo_of)}" if run.undo_of else run.flow_slug,
-        *[app.out.shown(title if app.verbose else cut(title, _TITLE_LENGTH))] * have_titles,
-        app.out.cell(run.status.mark, f" {run.status.replace('_', ' ')}"),
-        _begin(run, now),
-        duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",
-        _steps_text(run),
-        app.out.shown(error if app.verbose else cut(error, _ERROR_LENGTH)),
-    ]
-
-
-def _steps_text(run: ListedRun) -> str:
-    """How many steps are done; of an open run also the share, where it tells more."""
-    if run.has_ended or not run.share or run.share <= run.steps_share:
-        return run.steps_text
-    return f"{run.steps_text} {run.share:.0%}"
-
-
-def _begin(run: ListedRun | Run, now: datetime) -> str:
-    """When a run has begun, or will begin."""
-    if run.started_at is not None:
-        return ago(run.started_at, now)
-    if run.status is RunStatus.BLOCKED:
-        return ""
-    if run.start_at is None or run.has_ended:
-        return "never"
-    return f"in {duration(max(round((run.start_at - now).total_seconds()), 0))}"
 
 
 def pause_text(paused_at: datetime, by: str | None, why: str | None, now: datetime) -> str:
@@ -220,7 +160,7 @@ def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:
 def _head(app: App, details: RunDetails) -> list[str]:
     """The run, its flow, its status and its input; on several lines where it is narrow."""
     run, screen = details.run, app.out
-    started = _begin(run, details.now)
+    started = begin_text(run, details.now)
     word = run.status.replace("_", " ")
     if run.undo_wanted_at is not None:
         word += f", {run.status_before_undo}"
@@ -279,26 +219,6 @@ def print_kept_output(app: App, details: RunDetails) -> None:
         print_labelled(app, "output kept", f"{text}; `{command}`")
 
 
-def print_attempts(app: App, details: RunDetails) -> None:
-    rows: list[list[str | TableCell]] = []
-    for each in details.attempts or []:
-        outcome = each.outcome or Outcome.STARTED
-        took_s = between(each.started_at, each.ended_at or details.now) or 0.0
-        rows.append([
-            each.step, str(each.task), str(each.attempt),
-            app.out.cell(outcome.mark, f" {outcome.replace('_', ' ')}"),
-            ago(each.started_at, details.now), duration(took_s),
-            app.out.shown(cut(app.hide(on_one_line(each.error)), _ERROR_LENGTH)),
-        ])  # fmt: skip
-    app.print_table(
-        ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR"),
-        rows,
-        right={"TASK", "ATTEMPT", "TOOK"},
-        losing=("STARTED", "ERROR", "TASK", "TOOK"),
-        cutting=True,
-    )
-
-
 def print_progress(app: App, details: RunDetails) -> None:
     """What running tasks have told of their progress."""
     full, empty = map(app.out.sign, BAR)
@@ -308,11 +228,6 @@ def print_progress(app: App, details: RunDetails) -> None:
             if at is not None and (details.now - at).total_seconds() >= _OLD_S:
                 text += f", {ago(at, details.now)}"
             print_labelled(app, step.step_slug, app.hide(one_line(text)))
-
-
-def on_one_line(error: str | None) -> str:
-    """An error of several lines as one, for lists."""
-    return " ".join((error or "").split("\n"))
 
 
 def print_undo(app: App, details: RunDetails) -> None:

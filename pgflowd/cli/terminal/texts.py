@@ -1,18 +1,25 @@
 """
-Texts of handlers on a terminal: errors, where a handler failed, and texts behind a label.
+Texts of handlers on a terminal: errors, where a handler failed, and texts behind a label; and
+documents as the rows of a table.
 
 Secrets are hidden and control characters escaped. Each line of a text of several lines stays a line
-of its own, behind an indent.
+of its own, behind an indent. `core.documents.columns` has what the columns of documents are called.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
+from pgflowd.core.documents.columns import ListColumn, columns_of
 from pgflowd.core.failure import UserCall
 from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import Status
+from pgflowd.core.text import ago, cut, duration, short_id, task_name
 
 if TYPE_CHECKING:
     from pgflowd.cli.app import App
@@ -74,6 +81,11 @@ def traceback_lines(app: App, traceback: str | None, indent: int) -> list[str]:
     return [f"{' ' * indent}{line}" for line in folded_lines(app, traceback or "", room)]
 
 
+def on_one_line(text: str | None) -> str:
+    """A text of several lines as one, for lists."""
+    return (text or "").replace("\n", " ")
+
+
 def print_labelled(app: App, label: str, text: str) -> None:
     first, *others = error_lines(app, text)
     print_wrapped(app, f" {label}", first)
@@ -85,3 +97,88 @@ def print_wrapped(app: App, head: str, text: str) -> None:
     """A text behind its head, or below it where there is no room."""
     for line in app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3):
         app.print(line)
+
+
+Shown = Callable[[Any], Any]  # what a list has in a column in place of the value
+
+
+def list_lines(
+    screen: Screen,
+    kind: Any,
+    rows: Sequence[Any],
+    names: str,
+    losing: str = "",
+    *,
+    now: datetime | None = None,
+    hide: Callable[[str], str] = str,
+    whole_ids: bool = False,
+    whole_texts: bool = False,
+    cutting: bool = True,
+    **shown: Shown,
+) -> list[str]:
+    """
+    Documents of a kind as a table of the columns with these names, in this order; a narrow terminal
+    loses those in `losing`. What `shown` has for a column stands in place of its value.
+    """
+    columns = {name: columns_of(kind)[name] for name in names.split()}
+    values = [{name: _value(row, name, now, shown) for name in columns} for row in rows]
+    kept = [
+        name
+        for name, column in columns.items()
+        if not column.is_rare or any(each[name] for each in values)
+    ]
+
+    def cell(column: ListColumn, value: Any) -> str | TableCell:
+        text = _text(screen, column, value, now, whole_ids)
+        if isinstance(text, TableCell):
+            return text
+        text = hide(one_line(text))
+        return screen.shown(text if whole_texts or not column.width else cut(text, column.width))
+
+    table = screen.table(
+        [columns[name].heading for name in kept],
+        [[cell(columns[name], row[name]) for name in kept] for row in values],
+        right=[column.heading for column in columns.values() if column.is_number],
+        losing=[columns[name].heading for name in losing.split() if name in columns],
+        cutting=cutting,
+    )
+    return table.splitlines()
+
+
+def print_list(
+    app: App, kind: Any, rows: Sequence[Any], names: str, losing: str = "", **options: Any
+) -> None:
+    """Print what `list_lines` makes."""
+    options = {"hide": app.hide, "whole_ids": app.verbose, **options}
+    app.print("\n".join(list_lines(app.out, kind, rows, names, losing, **options)))
+
+
+def _value(row: Any, name: str, now: datetime | None, shown: Mapping[str, Shown]) -> Any:
+    if name in shown:
+        return shown[name](row)
+    value = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
+    return value(now) if callable(value) else value
+
+
+def _text(
+    screen: Screen, column: ListColumn, value: Any, now: datetime | None, whole_ids: bool
+) -> str | TableCell:
+    """A value as its type is shown."""
+    if column.show is not None and value is not None:
+        return column.show(value)
+    match value:
+        case TableCell():
+            return value
+        case None | "":
+            return screen.sign(DASH) if column.absent is None else column.absent
+        case Status():
+            return screen.cell(value.mark, f" {value.replace('_', ' ')}")
+        case tuple():  # the key of a task
+            return "{}/{}#{}".format(*value) if whole_ids else task_name(*value)
+        case UUID():
+            return str(value) if whole_ids else short_id(value)
+        case datetime() if now is not None:
+            return ago(value, now)
+        case float():
+            return duration(value)
+    return str(value)

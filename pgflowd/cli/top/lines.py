@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.daemon_view import (
-    LOSING,
-    RIGHT,
-    TITLES,
-    any_waits,
-    flow_cells,
-    problem_lines,
-)
+from pgflowd.cli.terminal.daemon_view import FLOW_COLUMNS, LOSING, flow_lines, problem_lines
 from pgflowd.cli.terminal.history_view import TimelineWriter
-from pgflowd.cli.terminal.run_view import print_run, print_runs
-from pgflowd.cli.terminal.screen import DASH, Screen, TableCell, columns
+from pgflowd.cli.terminal.list_view import print_runs
+from pgflowd.cli.terminal.run_view import print_run
+from pgflowd.cli.terminal.screen import Screen, TableCell, columns
 from pgflowd.cli.top.source import MAX_RUNS, FlowFacts, Seen, TopSubject, TopView
+from pgflowd.core.documents.columns import ListColumn
+from pgflowd.core.documents.daemon import FlowStatus
 from pgflowd.core.documents.daemon_status import NOT_RUNNING
 from pgflowd.core.documents.flows import ListedFlow, RunBucket, StepStats
 from pgflowd.core.redact import one_line
@@ -33,7 +29,6 @@ from pgflowd.core.statuses import DaemonState, Marks
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import between, duration, short_id
 
-HOUR = "LAST HOUR"
 SORTS = {
     TopView.FLOWS: ("name", "queue", "running", "oldest", "failures"),
     TopView.RUNS: ("newest", "status", "longest"),
@@ -231,6 +226,12 @@ def is_paused(flow: str, seen: Seen) -> bool:
     return any(row.is_paused for row in flow_rows(seen.status, seen.facts) if row.slug == flow)
 
 
+class TopFlow(FlowStatus):
+    """A flow as `top` has it."""
+
+    hour: Annotated[str, ListColumn("LAST HOUR")]
+
+
 @dataclass(frozen=True)
 class FlowRow:
     """A flow as the status has it, and what the status has not."""
@@ -270,20 +271,28 @@ def flow_rows(
 
 def flow_table(rows: Sequence[FlowRow], screen: Screen) -> list[str]:
     """A line with titles, and one for each flow."""
-    unknown = {"RESTARTS"}
-    if not any_waits([dict(row.flow) for row in rows]):
-        unknown.add("WAITING")
+    names, shown = FLOW_COLUMNS.removesuffix(" restarts"), {}
     if not any(row.is_served for row in rows):
-        unknown |= {"P50", "P95"}  # which only a daemon knows
-    kept = [at for at, title in enumerate(TITLES) if title not in unknown]
-    cells = [_cells(row, screen) for row in rows]
-    table = screen.table(
-        [*(TITLES[at] for at in kept), HOUR],
-        [[*(each[at] for at in kept), each[-1]] for each in cells],
-        right=RIGHT,
-        losing=(LOSING[0], HOUR, *LOSING[1:]),
+        names = names.replace(" p50_s p95_s", "")  # which only a daemon knows
+        shown["running"] = lambda flow: str(flow["running"])
+    listed = {str(row.flow["slug"]): row for row in rows}
+
+    def worker(flow: Mapping[str, Any]) -> TableCell | None:
+        row = listed[flow["slug"]]
+        if row.is_paused:
+            return screen.cell(Marks.PAUSED, " paused")
+        return None if row.is_served or row.listed is None else _workers(row.listed, screen)
+
+    return flow_lines(
+        [row.flow for row in rows],
+        screen,
+        f"{names} hour",
+        LOSING.replace("p50_s", "p50_s hour"),
+        kind=TopFlow,
+        worker_of=worker,
+        hour=lambda flow: _chart(listed[flow["slug"]].buckets, screen),
+        **shown,
     )
-    return table.splitlines()
 
 
 def totals(rows: Sequence[FlowRow]) -> list[str]:
@@ -297,18 +306,6 @@ def totals(rows: Sequence[FlowRow]) -> list[str]:
     return [of_most, f"{queued} queued", f"{ended}/min"]
 
 
-def _cells(row: FlowRow, screen: Screen) -> list[str | TableCell]:
-    cells = flow_cells(dict(row.flow), screen)
-    listed = row.listed
-    if row.is_paused:
-        cells[1] = screen.cell(Marks.PAUSED, " paused")
-    elif not row.is_served and listed is not None:
-        cells[1] = _workers(listed, screen)
-    if not row.is_served:
-        cells[2] = str(row.flow["running"])
-    return [*cells, _chart(row.buckets, screen)]
-
-
 def _workers(listed: ListedFlow, screen: Screen) -> TableCell:
     """Who serves a flow, as the database knows it."""
     if listed.workers:
@@ -318,12 +315,12 @@ def _workers(listed: ListedFlow, screen: Screen) -> TableCell:
     return screen.cell(Marks.WARNING if listed.active_runs else Marks.OFF, " no worker")
 
 
-def _chart(buckets: Sequence[RunBucket], screen: Screen) -> str | TableCell:
+def _chart(buckets: Sequence[RunBucket], screen: Screen) -> str:
     """A sign for each piece of the last hour; those without a run are lowest."""
     counts = [bucket.ok + bucket.failed for bucket in buckets]
     most = max(counts, default=0)
     if not most:
-        return screen.sign(DASH)
+        return ""
     levels = _LEVELS[not screen.unicode]
     top = len(levels) - 1
     return "".join(levels[max(round(count / most * top), 1) if count else 0] for count in counts)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypedDict
 from uuid import UUID
 
 from pgflowd.core.documents import Format, Inline, Presence, Words
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.tree import ChildState
 
@@ -119,7 +120,7 @@ class FlowTrouble(TypedDict):
 class FlowStatus:
     """A flow that the daemon serves, and its worker. Numbers are those of its last heartbeat."""
 
-    slug: Annotated[str, "the slug of the flow"]
+    slug: Annotated[str, "the slug of the flow", ListColumn("FLOW")]
     undoes: Annotated[
         str | None,
         "the flow whose runs it undoes; on a screen such a flow is left out while it has nothing to"
@@ -135,21 +136,27 @@ class FlowStatus:
         " its tasks; null for others",
     ]
     state: ChildWord
-    pid: int | None
+    pid: Annotated[int | None, ListColumn("WORKER")]
     up_s: float | None
     worker_id: Annotated[str | None, Format("uuid")]
-    running: int
+    running: Annotated[int, ListColumn("RUNNING")]
     max_concurrency: Annotated[int | None, "how many tasks it executes at once"]
-    queued: int | None
-    waiting: Annotated[int | None, "for a time or a signal, as of the last sweep, to 10,000"]
+    queued: Annotated[int | None, number("QUEUED")]
+    waiting: Annotated[
+        int | None,
+        "for a time or a signal, as of the last sweep, to 10,000",
+        number("WAITING", is_rare=True),
+    ]
     waits: Annotated[dict[str, int] | None, "their number by kind"]
-    oldest_queued_s: Annotated[float | None, "how long the oldest queued task waits"]
+    oldest_queued_s: Annotated[
+        float | None, "how long the oldest queued task waits", number("OLDEST")
+    ]
     oldest_running_s: Annotated[float | None, "how long the oldest running task has run"]
-    completed_1m: Annotated[int | None, "tasks of the last minute that completed"]
-    failed_1m: Annotated[int | None, "tasks of the last minute that failed"]
-    p50_s: Annotated[float | None, "how long half of the tasks ran at most"]
-    p95_s: Annotated[float | None, "how long 95 of 100 ran at most"]
-    restarts: int
+    completed_1m: Annotated[int | None, "tasks of the last minute that completed", number("OK 1m")]
+    failed_1m: Annotated[int | None, "tasks of the last minute that failed", number("FAIL 1m")]
+    p50_s: Annotated[float | None, "how long half of the tasks ran at most", number("P50")]
+    p95_s: Annotated[float | None, "how long 95 of 100 ran at most", number("P95")]
+    restarts: Annotated[int, number("RESTARTS")]
     error: Annotated[FlowTrouble | None, "why it is parked or cannot start"]
     zygote: Annotated[int | None, "the id of the process from which runners are forked"]
     runners: Annotated[int, "how many there are"]

@@ -29,6 +29,7 @@ from pgflowd.core.documents import (
     fields_of,
     is_document,
 )
+from pgflowd.core.documents.columns import ListColumn
 from pgflowd.core.documents.daemon import DaemonStatus
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
@@ -44,14 +45,14 @@ class ListedDaemon:
     """One start of a daemon on a machine."""
 
     daemon_id: Annotated[UUID, Named("id"), "of this start of the daemon"]
-    name: str
-    host: str
+    name: Annotated[str, ListColumn("NAME")]
+    host: Annotated[str, ListColumn("HOST")]
     pid: int
-    version: str
+    version: Annotated[str, ListColumn("VERSION")]
     started_at: datetime
-    heartbeat_at: Annotated[datetime, "when it has told how it is"]
+    heartbeat_at: Annotated[datetime, "when it has told how it is", ListColumn("HEARTBEAT")]
     age_s: Annotated[float, "how long ago that is, by the database's clock"]
-    state: Annotated[DaemonState, "as it has told last"]
+    state: Annotated[DaemonState, "as it has told last", ListColumn("STATE")]
     is_silent: Annotated[
         bool, "it has told nothing for longer than it should: it was killed, or lost the database"
     ]
@@ -73,7 +74,7 @@ class ListedDaemon:
         return f"{self.name}@{self.host}"
 
     @property
-    def up_s(self) -> float | None:
+    def up_s(self) -> Annotated[float | None, ListColumn("UP")]:
         """How long it has run; of a silent one nobody knows."""
         return None if self.is_silent else float(self.status["up_s"]) + self.age_s
 
@@ -83,14 +84,14 @@ class ListedDaemon:
         return found
 
     @property
-    def flow_states(self) -> dict[str, int]:
+    def flow_states(self) -> Annotated[dict[str, int], ListColumn("FLOWS")]:
         """How many of its flows are in each state; those that are well come first."""
         states = Counter(flow["state"] for flow in self.flows)
         well = [state for state in (ChildState.UP.value, ChildState.ASLEEP.value) if states[state]]
         return {state: states[state] for state in [*well, *sorted(states.keys() - well)]}
 
     @property
-    def running(self) -> int:
+    def running(self) -> Annotated[int, ListColumn("RUNNING")]:
         """The tasks at work."""
         return sum(flow["running"] for flow in self.flows)
 
@@ -100,13 +101,13 @@ class ListedDaemon:
         return sum(flow["max_concurrency"] or 0 for flow in self.flows)
 
     @property
-    def restarts(self) -> tuple[int, int]:
+    def restarts(self) -> Annotated[tuple[int, int], ListColumn("RESTARTS")]:
         """How many restarts there were lately, and how many may be."""
         supervisor = self.status["supervisor"]
         return supervisor["restarts"], supervisor["max_restarts"]
 
     @property
-    def database(self) -> dict[str, Any]:
+    def database(self) -> Annotated[dict[str, Any], ListColumn("DATABASE")]:
         found: dict[str, Any] = self.status["database"]
         return found
 

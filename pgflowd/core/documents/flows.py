@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pgflowd.core.definition.shape import StepPlan
 from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, StepSlug, TaskIndex, shown
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import RunStatus, StepStatus
 
 
@@ -21,23 +22,29 @@ class ListedFlow:
     """A flow in the database, and its work."""
 
     flow_slug: Hidden[str]
-    steps: int
+    steps: Annotated[int, number("STEPS")]
     queue_name: Annotated[str, Named("queue"), "the name of its queue"]
     is_watched: Annotated[bool, Named("watched"), "whether an insert into it notifies"]
-    queued: int
-    oldest_queued_at: Annotated[datetime | None, "when the oldest queued task was queued"]
-    running: int
-    active_runs: Annotated[int, "how many runs have begun and not ended"]
-    workers: Annotated[int, "how many sent a heartbeat in the last 30 seconds"]
-    last_run_at: Annotated[datetime | None, "when its last run began"]
+    queued: Annotated[int, number("QUEUED")]
+    oldest_queued_at: Annotated[
+        datetime | None, "when the oldest queued task was queued", number("OLDEST")
+    ]
+    running: Annotated[int, number("RUNNING")]
+    active_runs: Annotated[
+        int, "how many runs have begun and not ended", number("RUNS", page="Open runs")
+    ]
+    workers: Annotated[int, "how many sent a heartbeat in the last 30 seconds", number("WORKERS")]
+    last_run_at: Annotated[datetime | None, "when its last run began", ListColumn("LAST RUN")]
     created_at: datetime
     is_asleep: Annotated[
         bool,
         Named("asleep"),
         "whether its worker sleeps, and a daemon starts one when there is work",
     ]
-    waiting: int
-    planned: Annotated[int, "how many runs have not begun, to 10,000"]
+    waiting: Annotated[int, number("WAITING", is_rare=True)]
+    planned: Annotated[
+        int, "how many runs have not begun, to 10,000", number("PLANNED", is_rare=True)
+    ]
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
@@ -54,11 +61,12 @@ class ListedFlow:
         float | None,
         "how long the last import of its module took; null unless the daemon of this configuration"
         " serves it",
+        number("IMPORT"),
     ] = None
 
     @property
     @shown
-    def title(self) -> Annotated[str, Named("flow")]:
+    def title(self) -> Annotated[str, Named("flow"), ListColumn("FLOW")]:
         """What people call it."""
         return self.name or self.flow_slug
 
@@ -85,13 +93,15 @@ class Version:
 class ListedLimit:
     """A limit in use: its places, who has them, and who waits for one."""
 
-    key: Annotated[str, "its key, or that of the places"]
+    key: Annotated[str, "its key, or that of the places", ListColumn("KEY", 60)]
     steps: Annotated[list[str], "the steps that it is for"]
-    slots: Annotated[int, "how many places there are"]
-    taken: Annotated[int, "how many are taken"]
-    waiting: Annotated[int, "how many tasks wait for one"]
-    first_since: Annotated[datetime | None, "since when the first of them waits"]
-    holders: Annotated[list[str], "at most ten tasks that have a place"]
+    slots: Annotated[int, "how many places there are", number("SLOTS")]
+    taken: Annotated[int, "how many are taken", number("TAKEN")]
+    waiting: Annotated[int, "how many tasks wait for one", number("WAITING")]
+    first_since: Annotated[
+        datetime | None, "since when the first of them waits", number("FIRST WAITS")
+    ]
+    holders: Annotated[list[str], "at most ten tasks that have a place", ListColumn("TAKEN BY", 60)]
 
 
 class WorkerCaps(NamedTuple):
@@ -123,18 +133,18 @@ class StalledTask:
     run_id: UUID
     step_slug: StepSlug
     task_index: TaskIndex
-    flow_slug: FlowSlug
+    flow_slug: Annotated[FlowSlug, ListColumn("FLOW")]
     worker_id: UUID | None
-    attempt: int
+    attempt: Annotated[int, number("ATTEMPT")]
     started_at: Annotated[
         datetime | None, "when it started; null for a queued task whose message is gone"
     ]
-    stalled_at: Annotated[datetime, "when its lease was over"]
-    times: Annotated[int, "how often it stalled before"]
-    reason: str
+    stalled_at: Annotated[datetime, "when its lease was over", ListColumn("STALLED")]
+    times: Annotated[int, "how often it stalled before", number("TIMES")]
+    reason: Annotated[str, ListColumn("WHY")]
 
     @property
-    def key(self) -> TaskKey:
+    def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
         return TaskKey(self.run_id, self.step_slug, self.task_index)
 
 
@@ -192,21 +202,23 @@ class StepStats:
     """How often attempts of a step ended, or runs of a flow, and how long they took."""
 
     flow_slug: Hidden[str]
-    step_slug: StepSlug
+    step_slug: Annotated[StepSlug, ListColumn("STEP")]
     completed: Annotated[int, "how many attempts completed"]
     failed: Annotated[int, "how many failed"]
     timed_out: Annotated[int, "how many took too long"]
     crashed: Annotated[int, "how many ended with their process"]
-    ran_p50_s: Annotated[float | None, "how long half of them ran at most"]
-    ran_p95_s: Annotated[float | None, "how long 95 of 100 ran at most"]
+    ran_p50_s: Annotated[float | None, "how long half of them ran at most", number("RAN 50%")]
+    ran_p95_s: Annotated[float | None, "how long 95 of 100 ran at most", number("95%")]
     waited_p50_s: Annotated[
-        float | None, "how long half of the tasks waited for their first attempt at most"
+        float | None,
+        "how long half of the tasks waited for their first attempt at most",
+        number("WAITED 50%"),
     ]
-    waited_p95_s: Annotated[float | None, "how long 95 of 100 waited at most"]
+    waited_p95_s: Annotated[float | None, "how long 95 of 100 waited at most", number("95% ")]
     since_s: Hidden[float]  # the time within which it was
 
     @property
-    def ended(self) -> int:
+    def ended(self) -> Annotated[int, number("ENDED")]:
         return self.completed + self.failures
 
     @property
@@ -215,12 +227,14 @@ class StepStats:
 
     @property
     @shown
-    def failure_rate(self) -> float | None:
+    def failure_rate(self) -> Annotated[float | None, number("FAILED", show="{:.1%}".format)]:
         return self.failures / self.ended if self.ended else None
 
     @property
     @shown
-    def per_minute(self) -> Annotated[float, "how many ended per minute"]:
+    def per_minute(
+        self,
+    ) -> Annotated[float, "how many ended per minute", number("A MINUTE", show="{:.3g}".format)]:
         return self.ended * 60 / self.since_s
 
 

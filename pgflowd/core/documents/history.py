@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import who
@@ -102,16 +103,16 @@ class DeadLetter:
     run_id: UUID
     step: str
     task: int
-    flow: str
-    attempts: int
+    flow: Annotated[str, ListColumn("FLOW")]
+    attempts: Annotated[int, number("ATTEMPTS")]
     token: int | None  # None: the attempt was not kept, like the next two
     outcome: Annotated[str | None, "of the last attempt"]
     error_type: Annotated[str | None, "of the last attempt"]
-    error: Annotated[str | None, "of the last attempt"]
-    failed_at: datetime
+    error: Annotated[str | None, "of the last attempt", ListColumn("ERROR", absent="")]
+    failed_at: Annotated[datetime, ListColumn("FAILED")]
 
     @property
-    def key(self) -> TaskKey:
+    def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
         return TaskKey(self.run_id, self.step, self.task)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from pgflowd.core.documents import FlowSlug, Hidden, Named, shown
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import between
 
@@ -20,9 +21,9 @@ from pgflowd.core.text import between
 class StepTask:
     """A task and its last attempt that is kept; its fields are the keys of its document."""
 
-    task: int
-    status: TaskStatus
-    attempts: int
+    task: Annotated[int, ListColumn("TASK", show="#{}".format)]
+    status: Annotated[TaskStatus, ListColumn("STATUS")]
+    attempts: Annotated[int, number("ATTEMPTS")]
     kind: Annotated[str | None, "of its wait"]
     name: Annotated[
         str | None, "of the signal, of what is needed, or of the limit that it waits for"
@@ -35,11 +36,13 @@ class StepTask:
     started_at: Annotated[datetime | None, "when that began"]
     ended_at: Annotated[datetime | None, "when that ended"]
     error_type: str | None
-    error: str | None
-    worker: Annotated[str | None, "the name of the worker, or of the person"]
+    error: Annotated[str | None, ListColumn("ERROR", 200)]
+    worker: Annotated[
+        str | None, "the name of the worker, or of the person", ListColumn("WORKER", 30)
+    ]
 
     @property
-    def took_s(self) -> float | None:
+    def took_s(self) -> Annotated[float | None, number("TOOK")]:
         return between(self.started_at, self.ended_at)
 
 

@@ -27,12 +27,13 @@ from pgflowd.core.documents import (
     shown,
     versioned,
 )
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.documents.run_tasks import FamilyMember, StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
-from pgflowd.core.text import did_you_mean
+from pgflowd.core.text import between, did_you_mean
 from pgflowd.core.typed.codec import read_as
 from pgflowd.errors import WrongState
 
@@ -168,22 +169,27 @@ class Runs(TypedDict):
 class ListedRun:
     """A run in a list."""
 
-    run_id: UUID
-    flow_slug: FlowSlug
-    status: RunStatus
-    started_at: Annotated[datetime | None, "when it began; null before"]
+    run_id: Annotated[UUID, ListColumn("RUN")]
+    flow_slug: Annotated[FlowSlug, ListColumn("FLOW")]
+    status: Annotated[RunStatus, ListColumn("STATUS")]
+    started_at: Annotated[datetime | None, "when it began; null before", ListColumn("STARTED")]
     ended_at: datetime | None
     steps: int
     steps_done: Annotated[int, "how many of them are completed or skipped"]
-    error: str | None
+    error: Annotated[str | None, ListColumn("ERROR", 60, absent="")]
     start_at: Annotated[datetime | None, "when it is to begin"] = None
     labels: Annotated[Mapping[str, str] | None, "the labels of its start"] = None
     share: Annotated[float | None, "how much of its steps is done, from 0 to 1"] = None
     undo_of: Annotated[UUID | None, "the run that this one undoes"] = None
-    title: str | None = None  # what its flow makes of the input
+    # what its flow makes of the input
+    title: Annotated[str | None, ListColumn("TITLE", 30, absent="", is_rare=True)] = None
+
+    def took_s(self, now: datetime) -> Annotated[float | None, number("TOOK", absent="")]:
+        """How long it took, or takes until now; None before it began."""
+        return between(self.started_at, self.ended_at or now)
 
     @property
-    def steps_text(self) -> str:
+    def steps_text(self) -> Annotated[str, number("STEPS")]:
         """How many of its steps are done, such as `3/5`."""
         return f"{self.steps_done}/{self.steps}"
 
@@ -260,15 +266,15 @@ class FailedAttempt:
 class Attempt:
     """One attempt of a task; its fields are the keys of its document."""
 
-    step: str
-    task: int
+    step: Annotated[str, ListColumn("STEP")]
+    task: Annotated[int, number("TASK")]
     token: int
-    attempt: int
-    outcome: Outcome | None  # None while it runs
-    started_at: datetime
+    attempt: Annotated[int, number("ATTEMPT")]
+    outcome: Annotated[Outcome | None, ListColumn("OUTCOME")]  # None while it runs
+    started_at: Annotated[datetime, ListColumn("STARTED")]
     ended_at: datetime | None
     error_type: str | None
-    error: str | None
+    error: Annotated[str | None, ListColumn("ERROR", 60, absent="")]
     traceback: Annotated[str | None, "of the exception"]
     exit_code: Annotated[int | None, "of its process, if that ended"]
     exit_signal: Annotated[int | None, "the Unix signal that ended its process"]
@@ -277,6 +283,10 @@ class Attempt:
     worker_id: UUID
     progress: Annotated[Progress | None, "what it has told last"] = None
     output_lines: Annotated[int | None, "how many lines of its output are kept"] = None
+
+    def took_s(self, now: datetime) -> Annotated[float | None, number("TOOK")]:
+        """How long it took, or takes until now."""
+        return between(self.started_at, self.ended_at or now)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from pgflowd.core.documents import FlowSlug, shown
+from pgflowd.core.documents.columns import ListColumn
 from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import ago, counted
@@ -18,8 +19,8 @@ from pgflowd.core.ticks import expression_fault, in_words
 class ListedSchedule:
     """A schedule, its next tick, and the last run that it has started."""
 
-    name: str
-    flow_slug: FlowSlug
+    name: Annotated[str, ListColumn("NAME")]
+    flow_slug: Annotated[FlowSlug, ListColumn("FLOW")]
     cron: Annotated[str, "its expression"]
     timezone: Annotated[str, "in which it counts"]
     input: Annotated[Any, "of its runs"]
@@ -27,21 +28,25 @@ class ListedSchedule:
     catchup: Annotated[str, "which late ticks are made up for"]
     origin: Annotated[str, "`code` or `operator`"]
     next_at: Annotated[
-        datetime | None, "its next tick; null while it is paused, or was not computed yet"
+        datetime | None,
+        "its next tick; null while it is paused, or was not computed yet",
+        ListColumn("NEXT"),
     ]
-    last_at: Annotated[datetime | None, "the tick of its last run"]
+    last_at: Annotated[
+        datetime | None, "the tick of its last run", ListColumn("LAST", page="Last run")
+    ]
     last_run_id: Annotated[UUID | None, "its last run"]
     last_status: Annotated[RunStatus | None, "how that does"]
     error: Annotated[str | None, "why its last tick started no run"]
     failed_at: Annotated[datetime | None, "when that was"]
-    paused_at: datetime | None
+    paused_at: Annotated[datetime | None, ListColumn("STATE")]
     paused_by: str | None
     changed_at: datetime
     changed_by: str | None
 
     @property
     @shown
-    def when(self) -> Annotated[str, "its expression in words"]:
+    def when(self) -> Annotated[str, "its expression in words", ListColumn("WHEN")]:
         """Its expression in words; as it is, if it cannot be read."""
         return self.cron if expression_fault(self.cron) else in_words(self.cron, self.timezone)
 

@@ -12,13 +12,15 @@ from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.documents import FlowSlug, Inline, Named, StepSlug, TaskIndex, Words, shown
+from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.settings.values import in_words
 from pgflowd.core.statuses import Outcome, TaskStatus
-from pgflowd.core.text import who
+from pgflowd.core.text import brief, who
+from pgflowd.core.text import size as size_text
 from pgflowd.core.waiting import WaitKind
 
 # kinds of waits that no handler asks for
@@ -33,8 +35,8 @@ class OpenTask:
     run_id: UUID
     step_slug: StepSlug
     task_index: TaskIndex
-    flow_slug: FlowSlug
-    status: TaskStatus
+    flow_slug: Annotated[FlowSlug, ListColumn("FLOW")]
+    status: Annotated[TaskStatus, ListColumn("STATUS")]
     attempts: int
     kind: Annotated[
         str | None,
@@ -45,18 +47,26 @@ class OpenTask:
         str | None,
         "`approval`, which runs, what newer code is needed for, or the note of `ctx.hand_on`",
     ]
-    since: Annotated[datetime, "since when it is so"]
-    until: Annotated[datetime | None, "the end of the wait, of the lease, or of the delay"]
+    since: Annotated[datetime, "since when it is so", ListColumn("SINCE")]
+    until: Annotated[
+        datetime | None, "the end of the wait, of the lease, or of the delay", ListColumn("UNTIL")
+    ]
     is_unserved: Annotated[
         bool | None,
         Named("unserved"),
         "whether no living worker has what is needed; null for other kinds",
     ] = None
-    worker: Annotated[str | None, "the name of the worker, or of the person, that has it"] = None
-    title: str | None = None  # of its run
+    worker: Annotated[
+        str | None,
+        "the name of the worker, or of the person, that has it",
+        ListColumn("BY", 30, is_rare=True),
+    ] = None
+    title: Annotated[str | None, ListColumn("TITLE", 30, absent="", is_rare=True)] = (
+        None  # of its run
+    )
 
     @property
-    def key(self) -> TaskKey:
+    def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
         return TaskKey(self.run_id, self.step_slug, self.task_index)
 
     @property
@@ -64,7 +74,7 @@ class OpenTask:
         return self.why == APPROVAL
 
     @property
-    def waits_for(self) -> str:
+    def waits_for(self) -> Annotated[str, ListColumn("WAITS FOR")]:
         """In a few words; empty for a task that does not wait."""
         if self.kind == WaitKind.NEED:
             return f"{in_words(self.name or '')}{f': {self.why}' if self.why else ''}"
@@ -82,21 +92,28 @@ class ListedSignal:
     """A signal, and which task got it."""
 
     signal_id: Annotated[int, "its id"]
-    run_id: UUID
-    name: str
-    payload: Annotated[Any, "what was sent with it"]
+    run_id: Annotated[UUID, ListColumn("RUN")]
+    name: Annotated[str, ListColumn("SIGNAL", 30)]
+    payload: Annotated[
+        Any, "what was sent with it", ListColumn("PAYLOAD", 60, absent="null", show=brief)
+    ]
     dedup: Annotated[str | None, "the text by which the same signal counts once"]
     sent_by: Annotated[str | None, "who sent it"]
-    sent_at: datetime
+    sent_at: Annotated[datetime, ListColumn("SENT")]
     step_slug: Annotated[str | None, Named("step"), "the step that got it; null before"]
     task_index: Annotated[int | None, Named("task"), "the task that got it"]
     consumed_at: Annotated[datetime | None, "when it got it"]
     session_role: str | None  # that was connected; None: before it was kept
 
     @property
-    def sender(self) -> str:
+    def sender(self) -> Annotated[str, ListColumn("BY")]:
         """Who sent it, and by which role."""
         return who(self.sent_by, self.session_role)
+
+    @property
+    def receiver(self) -> Annotated[str, ListColumn("GIVEN TO")]:
+        """The task that got it, within its run; empty if none did."""
+        return "" if self.step_slug is None else f"{self.step_slug}#{self.task_index}"
 
 
 @dataclass(frozen=True)
@@ -108,14 +125,19 @@ class SavedCheckpoint:
 
     step_slug: StepSlug
     task_index: TaskIndex
-    name: str
-    version: Annotated[int, "how often it was saved"]
-    saved_at: Annotated[datetime, "when it was saved"]
-    data: Annotated[Any, "its value"]
+    name: Annotated[str, ListColumn("CHECKPOINT")]
+    version: Annotated[int, "how often it was saved", number("VERSION")]
+    saved_at: Annotated[datetime, "when it was saved", ListColumn("SAVED")]
+    data: Annotated[Any, "its value", ListColumn("VALUE", 60, absent="null", show=brief)]
+
+    @property
+    def place(self) -> Annotated[str, ListColumn("TASK")]:
+        """The task within its run."""
+        return f"{self.step_slug}#{self.task_index}"
 
     @property
     @shown
-    def size(self) -> Annotated[int, "of its value, in bytes"]:
+    def size(self) -> Annotated[int, "of its value, in bytes", number("SIZE", show=size_text)]:
         """The bytes of its JSON."""
         return len(dumps(self.data).encode())
 
