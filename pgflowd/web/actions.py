@@ -8,18 +8,19 @@ program with the document that the command prints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
-import psycopg
-
-from pgflowd.core.documents import encoded
+from pgflowd.core.documents import Hidden, encoded
 from pgflowd.core.documents.flows import TaskKey
-from pgflowd.core.documents.runs import FailedAttempt, Run
+from pgflowd.core.documents.runs import FailedAttempt, ListedRun, Run
 from pgflowd.core.documents.waits import HeldTask
 from pgflowd.core.json import decode, encode
 from pgflowd.core.lookup import unknown_flow
@@ -34,18 +35,22 @@ from pgflowd.core.verbs import (
     VERBS,
     Argument,
     Kind,
+    SignalReceipt,
     Target,
     Verb,
 )
 from pgflowd.db import operations
 from pgflowd.db.flows import check_input
 from pgflowd.db.history import failed_attempts
-from pgflowd.db.operations import perform
+from pgflowd.db.operations import Operation, perform
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
-from pgflowd.db.run_search import find_run, flow_slugs
+from pgflowd.db.run_search import find_run, flow_slugs, runs_by_id, search_runs
+from pgflowd.db.runs import AT_ONCE, change_many
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
+from pgflowd.web.pages.page import Connection, PageRequest
+from pgflowd.web.pages.runs import filter_of
 from pgflowd.web.pages.tasks import STALE_S
 
 # What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
@@ -61,18 +66,12 @@ def shown_of(run: Run, failures: Iterable[FailedAttempt] = ()) -> str:
     return f"{run.status}{_AND}{newest}" if run.has_ended and newest else str(run.status)
 
 
-def has_attempt(shown: str) -> bool:
-    """Whether the page has shown which attempt failed last."""
-    return _AND in shown
-
-
-def in_words(shown: str) -> str:
+def _in_words(shown: str) -> str:
     status, _, token = shown.partition(_AND)
     word = status.replace("_", " ")
     return f"{word}, with attempt {token} as the last that failed" if token else word
 
 
-Connection = psycopg.Connection[Any]
 _SHOWN = Payloads()
 _LAST_DIGITS = 8  # of a run, that somebody types who deletes it
 _LEASE_S = 2 * 3600.0  # of what a person claims who names none
@@ -160,21 +159,10 @@ class ActionRequest:
         """The run of the address."""
         return find_run(self.conn, self.path["run"])
 
-    def task(self) -> TaskKey:
-        """The task of the address."""
-        index = self.path["task"]
-        if not (index.isascii() and index.isdigit() and len(index) < 10):
-            raise PgflowdError(f"'{index}' is not the number of a task", code="E506")
-        return TaskKey(self.run_id(), self.path["step"], int(index))
-
     def shown(self, document: Run | HeldTask) -> dict[str, Any]:
         """The document with its values as they may be shown."""
         found: dict[str, Any] = encoded(self.payloads.of(document))
         return found
-
-    @property
-    def reason(self) -> str | None:
-        return self.fields.text("reason")
 
 
 @dataclass(frozen=True)
@@ -197,89 +185,41 @@ class PageAction:
 MANY_VERBS = tuple(verb for verb in RUN_VERBS if verb.path and verb.is_many and not verb.asks)
 
 
-def fields_of(verb: Verb[Any]) -> frozenset[str]:
-    """The fields that a verb takes."""
-    names = {each.name for each in verb.arguments if each.kind in _FIELDS}
-    if verb.target is Target.RUN:
-        names |= {"shown", "digits"} if verb.asks else {"shown"}
-    return frozenset(names)
-
-
 def given_of(verb: Verb[Any], fields: Fields) -> dict[str, Any]:
     """The arguments of a verb, as somebody has sent them."""
-    return {each.name: _value(each, fields) for each in verb.arguments if each.kind in _FIELDS}
+    given: dict[str, Any] = {}
+    for each in verb.arguments:
+        match each.kind:
+            case Kind.FLAG:
+                given[each.name] = fields.is_set(each.name)
+            case Kind.NUMBER:
+                given[each.name] = fields.number(each.name, _MAX_NUMBER)
+            case Kind.JSON:
+                given[each.name] = encode(fields.json(each.name), what=each.name)
+            case Kind.TEXT:
+                given[each.name] = fields.text(each.name)
+    return given
 
 
-def _value(argument: Argument, fields: Fields) -> Any:
-    match argument.kind:
-        case Kind.FLAG:
-            return fields.is_set(argument.name)
-        case Kind.NUMBER:
-            return fields.number(argument.name, _MAX_NUMBER)
-        case Kind.JSON:
-            return encode(fields.json(argument.name), what=argument.name)
-    return fields.text(argument.name)
+def _do(verb: Verb[Any], request: ActionRequest, *target: Any, **more: Any) -> Any:
+    """Do it, in the name of who asks for it."""
+    given = given_of(verb, request.fields)
+    return run_sync(request.conn, perform(verb, *target, actor=request.actor, **given, **more))
 
 
 def _do_to_run(verb: Verb[Any], request: ActionRequest) -> ActionResult:
     """Do it to the run, unless the page that asked for it was old."""
     run_id = request.run_id()
-    if verb.asks:
-        _require_digits(request, run_id)
-    operation = perform(verb, run_id, actor=request.actor, **given_of(verb, request.fields))
+    typed = (request.fields.text("digits") or "").lower().removeprefix("…")
+    if verb.asks and (len(typed) < _LAST_DIGITS or not str(run_id).endswith(typed)):
+        wanted = f"type {short_id(run_id)}, the last digits of the run"
+        raise bad_field(f"run {short_id(run_id)} was not deleted", next=wanted)
     with request.conn.transaction():
         _refuse_stale(request, run_id)
-        answer = run_sync(request.conn, operation)
+        answer = _do(verb, request, run_id)
     if isinstance(answer, Run):
         return ActionResult(f"/runs/{run_id}", request.shown(answer))
     return ActionResult("/runs", {"run_id": str(run_id), "deleted": answer})
-
-
-def _do_to_task(verb: Verb[Any], request: ActionRequest) -> ActionResult:
-    key, given = request.task(), given_of(verb, request.fields)
-    if verb.done:  # to one that is stalled
-        given["stale_threshold"] = STALE_S
-    answer = run_sync(request.conn, perform(verb, *key, actor=request.actor, **given))
-    if answer is False:
-        raise WrongState(f"{task_name(*key)} is not stalled (any more)", next="look at it again")
-    became = {verb.done: [key], "left": []} if answer is True else {"result": answer}
-    return ActionResult(f"/runs/{key.run_id}", became if verb.done else {**encoded(key), **became})
-
-
-def _do_to_flow(verb: Verb[Any], request: ActionRequest) -> ActionResult:
-    flow, given = request.path["flow"], given_of(verb, request.fields)
-    try:
-        changed = run_sync(request.conn, perform(verb, flow, actor=request.actor, **given))
-    except NotFound as error:
-        raise unknown_flow(flow, flow_slugs(request.conn)) from error
-    return ActionResult(f"/flows/{quote(flow, '')}", {"flow": flow, "changed": changed})
-
-
-def _do_to_schedule(verb: Verb[Any], request: ActionRequest) -> ActionResult:
-    name = request.path["schedule"]
-    answer = run_sync(request.conn, perform(verb, name, actor=request.actor))
-    if isinstance(answer, bool):
-        return ActionResult("/schedules", {"name": name, "changed": answer})
-    return ActionResult(f"/runs/{answer.run_id}", {"name": name, **encoded(answer)})
-
-
-def _do_to_worker(verb: Verb[Any], request: ActionRequest) -> ActionResult:
-    try:
-        worker_id = UUID(request.path["worker"])
-    except ValueError:
-        text = f"'{request.path['worker']}' is not the id of a worker"
-        raise PgflowdError(text, code="E506") from None
-    given = given_of(verb, request.fields)
-    result = run_sync(request.conn, perform(verb, worker_id, actor=request.actor, **given))
-    return ActionResult("/daemons", {"worker_id": str(worker_id), "result": result})
-
-
-def _require_digits(request: ActionRequest, run_id: UUID) -> None:
-    """Whoever does what cannot be taken back has typed the last digits of the run."""
-    typed = (request.fields.text("digits") or "").lower().removeprefix("…")
-    if not str(run_id).endswith(typed) or len(typed) < _LAST_DIGITS:
-        wanted = f"type {short_id(run_id)}, the last digits of the run"
-        raise bad_field(f"run {short_id(run_id)} was not deleted", next=wanted)
 
 
 def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
@@ -288,13 +228,56 @@ def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
     if shown is None:
         return
     run = run_sync(request.conn, operations.get(run_id))
-    failures = execute(request.conn, failed_attempts(run_id)) if has_attempt(shown) else ()
+    failures = execute(request.conn, failed_attempts(run_id)) if _AND in shown else ()
     if shown != (now := shown_of(run, failures)):
         raise WrongState(
-            f"run {short_id(run_id)} was {in_words(shown)} when the page was made,"
-            f" and is {in_words(now)} now",
+            f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
+            f" and is {_in_words(now)} now",
             next="look at it again, and decide then",
         )
+
+
+def _do_to_task(verb: Verb[Any], request: ActionRequest) -> ActionResult:
+    index = request.path["task"]
+    if not (index.isascii() and index.isdigit() and len(index) < 10):
+        raise PgflowdError(f"'{index}' is not the number of a task", code="E506")
+    key = TaskKey(request.run_id(), request.path["step"], int(index))
+    of_stalled = {"stale_threshold": STALE_S} if verb.done else {}
+    answer = _do(verb, request, *key, **of_stalled)
+    if answer is False:
+        raise WrongState(f"{task_name(*key)} is not stalled (any more)", next="look at it again")
+    became = {verb.done: [key], "left": []} if answer is True else {"result": answer}
+    return ActionResult(f"/runs/{key.run_id}", became if verb.done else {**encoded(key), **became})
+
+
+def _do_to_flow(verb: Verb[Any], request: ActionRequest) -> ActionResult:
+    flow = request.path["flow"]
+    try:
+        changed = _do(verb, request, flow)
+    except NotFound as error:
+        raise unknown_flow(flow, flow_slugs(request.conn)) from error
+    return ActionResult(f"/flows/{quote(flow, '')}", {"flow": flow, "changed": changed})
+
+
+def _do_to_schedule(verb: Verb[Any], request: ActionRequest) -> ActionResult:
+    name = request.path["schedule"]
+    answer = _do(verb, request, name)
+    if isinstance(answer, bool):
+        return ActionResult("/schedules", {"name": name, "changed": answer})
+    return ActionResult(f"/runs/{answer.run_id}", {"name": name, **encoded(answer)})
+
+
+def _do_to_worker(verb: Verb[Any], request: ActionRequest) -> ActionResult:
+    worker_id = _uuid(request.path["worker"], "E506", "a worker")
+    result = _do(verb, request, worker_id)
+    return ActionResult("/daemons", {"worker_id": str(worker_id), "result": result})
+
+
+def _uuid(text: str, code: str, whose: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise PgflowdError(f"'{text}' is not the id of {whose}", code=code) from None
 
 
 def offered(run: Run, has_undos: bool) -> list[Verb[Any]]:
@@ -321,43 +304,39 @@ def start(request: ActionRequest) -> ActionResult:
     flow, given = request.path["flow"], request.fields.text("run_id")
     input = request.fields.json("input", {})
     check_input(request.conn, flow, input)
+    run_id = _uuid(given, "E511", "a run") if given else operations.new_run_id()
+    starting = operations.start(flow, input, run_id, None, {"actor": request.actor})
     try:
-        run_id = UUID(given) if given else operations.new_run_id()
-    except ValueError:
-        raise bad_field(f"'{given}' is not the id of a run") from None
-    try:
-        run = run_sync(
-            request.conn, operations.start(flow, input, run_id, None, {"actor": request.actor})
-        )
+        run = run_sync(request.conn, starting)
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(request.conn)) from error
     return ActionResult(f"/runs/{run.run_id}", request.shown(run))
 
 
 def signal(request: ActionRequest) -> ActionResult:
-    run_id, name = request.run_id(), request.fields.required("name")
-    payload, dedup = request.fields.json("payload"), request.fields.text("dedup")
-    sent = run_sync(request.conn, operations.signal(run_id, name, payload, request.actor, dedup))
-    return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
+    name, dedup = request.fields.required("name"), request.fields.text("dedup")
+    payload, run_id = request.fields.json("payload"), request.run_id()
+    return _sent(request, run_id, operations.signal(run_id, name, payload, request.actor, dedup))
 
 
 def answer(request: ActionRequest, *, is_approved: bool) -> ActionResult:
-    run_id, note = request.run_id(), request.fields.text("note") or ""
-    answering = operations.answer(
-        run_id, request.path["step"], is_approved, note, request.actor, None
-    )
-    sent = run_sync(request.conn, answering)
+    note, run_id, step = request.fields.text("note") or "", request.run_id(), request.path["step"]
+    answering = operations.answer(run_id, step, is_approved, note, request.actor, None)
+    return _sent(request, run_id, answering)
+
+
+def _sent(request: ActionRequest, run_id: UUID, sending: Operation[SignalReceipt]) -> ActionResult:
+    sent = run_sync(request.conn, sending)
     return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
 
 
 def claim(request: ActionRequest) -> ActionResult:
     """Take a task of a flow that needs these caps."""
-    flow, caps = request.path["flow"], (request.fields.text("caps") or "").split(",")
+    flow = request.path["flow"]
+    caps = [cap for cap in (request.fields.text("caps") or "").split(",") if cap]
     hours = request.fields.number("hours", int(MAX_LEASE_S // 3600))
     lease_s = _LEASE_S if hours is None else hours * 3600.0
-    found = execute(
-        request.conn, claim_task(flow, [cap for cap in caps if cap], lease_s, request.actor)
-    )
+    found = execute(request.conn, claim_task(flow, caps, lease_s, request.actor))
     if found is None:
         raise NotFound(f"no task of {flow} is ready", code="E415", next="look at the inbox again")
     return ActionResult("/inbox", {"task": request.shown(found)})
@@ -374,7 +353,10 @@ _DOES: dict[Target, tuple[str, Callable[[Verb[Any], ActionRequest], ActionResult
 
 def _action_of(verb: Verb[Any]) -> PageAction:
     place, act = _DOES[verb.target]
-    return PageAction(f"{place}/{verb.path}", partial(act, verb), fields_of(verb))
+    names = {each.name for each in verb.arguments if each.kind in _FIELDS}
+    if verb.target is Target.RUN:
+        names |= {"shown", "digits"} if verb.asks else {"shown"}
+    return PageAction(f"{place}/{verb.path}", partial(act, verb), frozenset(names))
 
 
 ACTIONS = (
@@ -387,3 +369,120 @@ ACTIONS = (
     PageAction("/runs/{run}/steps/{step}/reject", partial(answer, is_approved=False),
                frozenset({"note"})),
 )  # fmt: skip
+
+
+# Actions on many runs: those that somebody has chosen in a list.
+#
+# The first request chooses: the answer is a page that says how many runs there are, of which flows,
+# and asks. The ids stand in that page, so the second request acts on the runs that were counted,
+# and on no others. It acts for ten seconds at most; the page with the result has a button for the
+# rest.
+MOST = 1000  # runs of a choice; a form holds no more ids
+ASKED_TWICE = 50  # of more than these the number is typed, for a verb that nothing takes back
+_TIME_S = 10.0
+
+
+@dataclass(frozen=True)
+class ChosenRuns:
+    """The runs that somebody has chosen, before anything is done."""
+
+    verb: str
+    runs: Sequence[ListedRun]
+    is_typed: bool  # whether somebody has to type their number
+    text: str = ""  # why it asks again
+
+    @property
+    def flows(self) -> list[tuple[str, int]]:
+        """Each flow with the number of its runs, the most first."""
+        return Counter(run.flow_slug for run in self.runs).most_common()
+
+    @property
+    def oldest(self) -> datetime | None:
+        return min((run.started_at for run in self.runs if run.started_at), default=None)
+
+
+class RefusedRun(NamedTuple):
+    """A run that refused a change, and why."""
+
+    run_id: UUID
+    code: str
+    text: str
+    next: str | None
+
+
+@dataclass(frozen=True)
+class ChangedRuns:
+    """What became of runs that somebody has chosen."""
+
+    verb: Annotated[str, "what was done: `cancel`, `retry` and others"]
+    reason: Hidden[str | None]
+    done: Annotated[Sequence[UUID], "the runs of which it was done"]
+    already: Annotated[Sequence[UUID], "those that were so before"]
+    refused: Annotated[Sequence[RefusedRun], "those that refused, and why"]
+    left: Annotated[Sequence[UUID], "those that were not tried"] = ()  # its time was over
+
+
+def do_to_many(request: ActionRequest, *, at_once: bool) -> ChosenRuns | ChangedRuns:
+    """Ask about many runs, or, once somebody is sure, act on them."""
+    known, path = {verb.path: verb for verb in MANY_VERBS}, request.path["verb"]
+    if path not in known:
+        remedy = f"these can: {', '.join(known)}"
+        raise PgflowdError(f"'{path}' cannot be done to many runs", code="E507", next=remedy)
+    verb, fields = known[path], request.fields
+    ids = fields.values.get("runs") or fields.values.get("run") or []
+    ids = ids.split(",") if isinstance(ids, str) else ids
+    if not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
+        raise bad_field("the field 'runs' must be a list of ids")
+    ids, is_sure = list(dict.fromkeys(ids)), fields.is_set("sure")
+    is_right = not _is_typed(verb, ids) or fields.number("count", MOST) == len(ids)
+    if at_once or (is_sure and is_right):
+        return _change(request, verb, _checked(ids))
+    if fields.is_set("all"):
+        filter = parse_qsl((fields.text("filter") or "").removeprefix("?"))
+        wanted = filter_of(PageRequest(request.conn, query=dict(filter)))
+        found = execute(request.conn, search_runs(wanted, MOST)).runs
+    else:
+        found = execute(request.conn, runs_by_id(_checked(ids)))
+    if not found:
+        raise bad_field("no run is chosen", next="tick some runs of the list")
+    text = "type the number of runs" if is_sure else ""
+    chosen = sorted(found, key=lambda run: run.run_id)  # as their locks are taken
+    return ChosenRuns(path, chosen, _is_typed(verb, chosen), text)
+
+
+def _is_typed(verb: Verb[Any], runs: Sequence[object]) -> bool:
+    """Whether somebody has to type the number of these runs."""
+    return verb.is_danger and len(runs) > ASKED_TWICE
+
+
+def _change(request: ActionRequest, verb: Verb[Any], ids: Sequence[UUID]) -> ChangedRuns:
+    """Do it to each run, fifty in a transaction."""
+    until, rest = time.monotonic() + _TIME_S, sorted(ids)
+    became: dict[bool, list[UUID]] = {True: [], False: []}
+    refused: list[RefusedRun] = []
+    given = given_of(verb, request.fields)
+
+    def change_one(run_id: UUID) -> bool:
+        """Whether something was done."""
+        if run_sync(request.conn, operations.get(run_id)).status in verb.already:
+            return False
+        run_sync(request.conn, perform(verb, run_id, actor=request.actor, **given))
+        return True
+
+    while rest and time.monotonic() < until:
+        some, rest = rest[:AT_ONCE], rest[AT_ONCE:]
+        for run_id, result in change_many(request.conn, some, change_one):
+            if isinstance(result, PgflowdError):
+                refused.append(RefusedRun(run_id, result.code, result.text, result.next))
+            else:
+                became[result].append(run_id)
+    return ChangedRuns(verb.path, given["reason"], became[True], became[False], refused, rest)
+
+
+def _checked(ids: Sequence[str]) -> list[UUID]:
+    if len(ids) > MOST:
+        raise bad_field(f"{len(ids)} runs are chosen; {MOST} are the most", next="choose fewer")
+    try:
+        return list({UUID(one) for one in ids})
+    except ValueError:
+        raise bad_field("what is chosen are not ids of runs") from None

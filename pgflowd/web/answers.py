@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from pgflowd.core.exit_codes import ExitCode, exit_for
-from pgflowd.errors import Bug, PgflowdError, Problem
+from pgflowd.errors import PgflowdError
 from pgflowd.web.rendering import Look, render
 from pgflowd.web.request_checks import Refused
 
@@ -76,7 +76,7 @@ _STATUSES = {
 }
 
 
-HTML, JSON = "text/html; charset=utf-8", "application/json"
+JSON = "application/json"
 
 
 def status_of(error: PgflowdError) -> HTTPStatus:
@@ -91,14 +91,14 @@ def headers_of(cache_control: str | None = None) -> dict[str, str]:
     return {**SECURITY_HEADERS, **({} if cache_control else NOT_KEPT)}
 
 
-def response(body: str, type: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """An answer with our headers."""
-    return Response(body.encode(), status, headers_of(), media_type=type)
+def document(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """An answer with JSON."""
+    return Response(json.dumps(value, ensure_ascii=False), status, media_type=JSON)
 
 
-def download(body: str, name: str) -> Response:
-    """A file, which no browser shows as a page of ours."""
-    answer = response(body, JSON)
+def download(value: Any, name: str) -> Response:
+    """JSON as a file, which no browser shows as a page of ours."""
+    answer = document(value)
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     answer.headers["Content-Security-Policy"] = "sandbox"
     return answer
@@ -108,25 +108,15 @@ def error_response(scope: Scope, error: PgflowdError) -> Response:
     """An error as the commands print it: a list under `errors`, or a page."""
     status, request = status_of(error), Request(scope)
     if wants_json(request):
-        document = json.dumps({"errors": [_problem_json(each) for each in error.problems]})
-        answer = response(document, JSON, status)
+        keys = ("code", "place", "text", "next")
+        errors = [{key: getattr(problem, key) for key in keys} for problem in error.problems]
+        answer = document({"errors": errors}, status)
     else:
         html = render(
             "error.html", root=root_of(request), status=status, problems=error.problems,
             look=look_of(request), back=back_of(request), command=["pgflowd", "doctor"],
         ).html  # fmt: skip
-        answer = response(html, HTML, status)
+        answer = HTMLResponse(html, status)
     if isinstance(error, Refused):
         answer.headers.update(error.headers)
     return answer
-
-
-def bug(number: str) -> PgflowdError:
-    """The error of an exception that nobody expected; the log has its number, and the rest."""
-    return Bug(f"unexpected exception, number {number}", next=f"look for {number} in the log")
-
-
-def _problem_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "code": problem.code, "place": problem.place, "text": problem.text, "next": problem.next,
-    }  # fmt: skip

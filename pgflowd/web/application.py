@@ -1,26 +1,25 @@
 """
-The dashboard as an ASGI application, to be served or mounted.
+The dashboard as an ASGI application, to be served or mounted; `guard` stands around it.
 
 A page and its twin below `/api/1` read the same document; one answers with HTML, the other with
-JSON. Nothing here needs a lifespan, since a mounted application has none.
+JSON. A form is answered with a redirection to the page that shows the result, a program with the
+document that the command prints. Nothing here needs a lifespan, since a mounted application has
+none. What is raised becomes an answer in `guard`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
-from collections.abc import Awaitable, Callable
-from http import HTTPStatus
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 from uuid import UUID
 
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.payloads import Payloads
@@ -28,23 +27,33 @@ from pgflowd.core.timeline import is_position
 from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
 from pgflowd.db.run_search import find_run
-from pgflowd.errors import DatabaseError, PgflowdError
+from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError
 from pgflowd.web import answers
-from pgflowd.web.answers import THEMES, TIMES, back_of, leaver_of, look_of, root_of
+from pgflowd.web.actions import (
+    ACTIONS,
+    ActionRequest,
+    ChosenRuns,
+    Fields,
+    PageAction,
+    bad_field,
+    decoded,
+    do_to_many,
+)
+from pgflowd.web.answers import THEMES, TIMES, back_of, leaver_of, look_of, root_of, wants_json
 from pgflowd.web.assets import asset
+from pgflowd.web.auth import own_path, see_other
 from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.pages import PAGES, Page, PageRequest
 from pgflowd.web.pages.page import read_frame
 from pgflowd.web.pages.runs import whole_value
-from pgflowd.web.posts import Posts
 from pgflowd.web.rendering import render
+from pgflowd.web.request_checks import actor_of, read_form, type_of
 from pgflowd.web.views import View, view_of
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
 _ACTION_CONNECTIONS = 2
-_LONGEST_FORM = 4096  # of the one about the look of pages
 _YEAR_S = 365 * 86400
 _IN_URLS = "/?&=%:;,@!$'()*+~"
 
@@ -62,37 +71,33 @@ class Dashboard:
         listening = Connections(url, 1, read_only=False)
         self.live = Live(self.connections.open, listening.open, payloads)
 
-    def routes(self) -> ASGIApp:
+    def routes(self) -> Router:
         """The application."""
-        pages = [Route(page.path, self._page(page), methods=["GET"]) for page in PAGES]
-        api = [Route(_api_path(page), self._json(page), methods=["GET"]) for page in PAGES]
-        assets = Route("/assets/{name}", self._asset, methods=["GET"])
-        live = [Route(f"/live{page.path}", self._stream(page), methods=["GET"]) for page in PAGES]
-        live += [
-            Route(f"/fragments{page.path}", self._poll(page), methods=["GET"]) for page in PAGES
+        routes = [Route(f"{API}/runs/{{run}}/events", self._run_events)]
+        for page in PAGES:
+            api = f"{API}/overview" if page.path == "/" else f"{API}{page.path}"
+            routes += [
+                Route(f"/live{page.path}", partial(self._stream, page)),
+                Route(f"/fragments{page.path}", partial(self._poll, page)),
+                Route(page.path, partial(self._page, page)),
+                Route(api, partial(self._json, page)),
+            ]
+        for prefix in ("", API):
+            many = Route(f"{prefix}/runs/many/{{verb}}", self._many, methods=["POST"])
+            routes += [
+                many,
+                *(
+                    Route(f"{prefix}{each.path}", partial(self._act, each), methods=["POST"])
+                    for each in ACTIONS
+                ),
+            ]
+        routes += [
+            Route("/assets/{name}", self._asset),
+            Route("/download/{run}", self._download),
+            Route("/appearance", self._appearance, methods=["POST"]),
         ]
-        downloads = Route("/download/{run}", self._download, methods=["GET"])
-        live += [Route(f"{API}/runs/{{run}}/events", self._run_events, methods=["GET"])]
-        posts = Posts(self.operators, API, self._show, self._payloads)
-        application = Starlette(
-            routes=[
-                *live,
-                *posts.routes(),
-                *pages,
-                *api,
-                assets,
-                downloads,
-                Route("/appearance", self._appearance, methods=["POST"]),
-            ],
-            exception_handlers={
-                PgflowdError: self._error,
-                HTTPStatus.NOT_FOUND: self._no_page,
-                Exception: self._bug,
-            },
-        )
-        application.router.redirect_slashes = False  # it would make an address out of `Host`
-        application.state.payloads = self._payloads
-        return application
+        # it would make an address with another slash out of `Host`
+        return Router(routes, redirect_slashes=False, default=_no_page)
 
     def end_streams(self, reason: str) -> None:
         """End all event streams, which a server waits for when it stops."""
@@ -105,28 +110,29 @@ class Dashboard:
             if connections is not None:
                 connections.close()
 
-    def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            view, look, back = view_of(page, request), look_of(request), back_of(request)
-            leaver = leaver_of(request)
+    async def _page(self, page: Page, request: Request) -> Response:
+        view, look, back = self._view(page, request), look_of(request), back_of(request)
 
-            def work(conn: Connection) -> str:
-                document = view.read(conn)
-                return view.render(conn, document, look=look, back=back, leaver=leaver).html
+        def work(conn: Connection) -> str:
+            document, leaver = view.read(conn), leaver_of(request)
+            return view.render(conn, document, look=look, back=back, leaver=leaver).html
 
-            return answers.response(await self._call(view, work), answers.HTML)
+        return HTMLResponse(await self._call(view, work))
 
-        return answer
+    async def _json(self, page: Page, request: Request) -> Response:
+        view = self._view(page, request)
+        return answers.document(await self._call(view, lambda conn: versioned(view.read(conn))))
 
-    def _json(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            view = view_of(page, request)
-            document = await self._call(view, lambda conn: _as_json(view.read(conn)))
-            return answers.response(document, answers.JSON)
+    async def _stream(self, page: Page, request: Request) -> Any:
+        return self.live.page(request, self._view(page, request, PARAMETERS))
 
-        return answer
+    async def _poll(self, page: Page, request: Request) -> Response:
+        return await self.live.poll(request, self._view(page, request, PARAMETERS))
 
-    async def _call(self, view: View, work: Callable[[Any], str]) -> str:
+    def _view(self, page: Page, request: Request, others: Collection[str] = ()) -> View:
+        return view_of(page, request, self._payloads, others)
+
+    async def _call(self, view: View, work: Callable[[Any], Any]) -> Any:
         """Call it with a connection; for a page that needs none also without."""
         try:
             return await self.connections.call(work)
@@ -134,31 +140,6 @@ class Dashboard:
             if view.page.needs_database:
                 raise
             return await asyncio.to_thread(work, None)
-
-    async def _show(self, request: Request, template: str, document: Any) -> Response:
-        """A page that is the answer to a form."""
-        look, back = look_of(request), back_of(request)
-
-        def work(conn: Connection) -> str:
-            return render(
-                template, root=root_of(request), doc=document, frame=read_frame(conn),
-                query={}, look=look, back=back,
-            ).html  # fmt: skip
-
-        return answers.response(await self.connections.call(work), answers.HTML)
-
-    def _stream(self, page: Page) -> Callable[[Request], Awaitable[Any]]:
-        async def answer(request: Request) -> Any:
-            view = view_of(page, request, PARAMETERS)
-            return self.live.page(request, view)
-
-        return answer
-
-    def _poll(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return await self.live.poll(request, view_of(page, request, PARAMETERS))
-
-        return answer
 
     async def _run_events(self, request: Request) -> Any:
         """What happens in a run, as `runs follow --json` prints it."""
@@ -171,18 +152,54 @@ class Dashboard:
         def work(conn: Connection) -> UUID:
             return run_sync(conn, get(find_run(conn, words))).run_id
 
-        run_id = await self.connections.call(work)
-        return self.live.run(request, run_id, position)
+        return self.live.run(request, await self.connections.call(work), position)
+
+    async def _act(self, action: PageAction, request: Request) -> Response:
+        """Do what a form or a program asks for."""
+        fields = await _fields(request)
+        if unknown := sorted(fields.values.keys() - action.fields):
+            known = f"the fields are: {', '.join(sorted(action.fields)) or 'none'}"
+            raise bad_field(f"there is no field '{unknown[0]}' here", known)
+        done = await self._call_operator(request, fields, action.act)
+        if wants_json(request):
+            return answers.document(versioned(done.document))
+        return see_other(request.scope, done.to)
+
+    async def _many(self, request: Request) -> Response:
+        """Do it to many runs, or answer with a page that asks."""
+        fields, at_once = await _fields(request, repeated="run"), wants_json(request)
+        act = partial(do_to_many, at_once=at_once)
+        became = await self._call_operator(request, fields, act)
+        if at_once:
+            return answers.document(versioned(became))
+        template = f"many_{'chosen' if isinstance(became, ChosenRuns) else 'changed'}.html"
+
+        def work(conn: Connection) -> str:
+            return render(
+                template, root=root_of(request), doc=became, frame=read_frame(conn), query={},
+                look=look_of(request), back=back_of(request),
+            ).html  # fmt: skip
+
+        return HTMLResponse(await self.connections.call(work))
+
+    async def _call_operator(
+        self, request: Request, fields: Fields, act: Callable[[ActionRequest], Any]
+    ) -> Any:
+        user, path = request.state.user, dict(request.path_params)
+        if self.operators is None:
+            remedy = "set operator_url in [web], and start `pgflowd web` without --read-only"
+            raise AccessDenied("this dashboard changes nothing: it is read-only", next=remedy)
+        if not user.may_act:
+            remedy = "log in as somebody who may act"
+            raise AccessDenied(f"{user.name} may look, and change nothing", next=remedy)
+        return await self.operators.call(
+            lambda conn: act(ActionRequest(conn, path, fields, actor_of(user), self._payloads))
+        )
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""
-        body = (await request.body())[:_LONGEST_FORM].decode("utf-8", "replace")
-        fields = dict(parse_qsl(body))
-        back = fields.get("back", "/")
-        is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
-        answer = answers.response("", answers.HTML, HTTPStatus.SEE_OTHER)
-        path = quote(back if is_ours else "/", safe=_IN_URLS)
-        answer.headers["Location"] = root_of(request) + path
+        fields = dict(await read_form(request))
+        answer = see_other(request.scope, own_path(quote(fields.get("back", "/"), safe=_IN_URLS)))
         for name, known in (("theme", THEMES), ("times", TIMES)):
             word = fields.get(name, "")
             answer.set_cookie(
@@ -197,8 +214,7 @@ class Dashboard:
 
         def work(conn: Connection) -> Response:
             name, value = whole_value(PageRequest(conn, words, query))
-            shown = self._payloads.show(value)
-            return answers.download(json.dumps(shown, ensure_ascii=False), name)
+            return answers.download(self._payloads.show(value), name)
 
         return await self.connections.call(work)
 
@@ -208,24 +224,24 @@ class Dashboard:
             raise PgflowdError(f"there is no file {request.path_params['name']}", code="E507")
         return Response(found.body, headers=answers.KEPT_FOR_EVER, media_type=found.type)
 
-    async def _no_page(self, request: Request, error: Exception) -> Response:
-        return await self._error(
-            request, PgflowdError(f"there is no page {request.url.path}", code="E507")
-        )
 
-    async def _error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, PgflowdError)
-        return answers.error_response(request.scope, error)
-
-    async def _bug(self, request: Request, error: Exception) -> Response:
-        """A page with a number; Starlette raises the error again, and `guard` logs it."""
-        request.state.number = secrets.token_hex(4)
-        return answers.error_response(request.scope, answers.bug(request.state.number))
+async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
+    raise PgflowdError(f"there is no page {scope['path']}", code="E507")
 
 
-def _as_json(document: Any) -> str:
-    return json.dumps(versioned(document), ensure_ascii=False)
-
-
-def _api_path(page: Page) -> str:
-    return f"{API}/overview" if page.path == "/" else f"{API}{page.path}"
+async def _fields(request: Request, repeated: str = "") -> Fields:
+    """The fields of a JSON object, or of a form; only one may be there more than once."""
+    if type_of(request) == answers.JSON:
+        values = decoded(await request.body() or b"{}", "the body")
+        if not isinstance(values, dict):
+            raise bad_field("the body must be a JSON object, with the fields as its keys")
+        return Fields(values, is_json=True)
+    fields: dict[str, Any] = {}
+    for name, value in await read_form(request):
+        if name == repeated:
+            fields.setdefault(name, []).append(value)
+        elif name in fields:
+            raise bad_field(f"the field '{name}' is there twice")
+        else:
+            fields[name] = value
+    return Fields(fields)

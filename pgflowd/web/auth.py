@@ -21,6 +21,7 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlencode
 
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope
 
@@ -309,9 +310,9 @@ class _ByPassword:
             query = parse_qs(scope["query_string"].decode("latin-1"))
             return self._page(scope, own_path(query.get("next", ["/"])[0]))
         checks.check_origin(scope)
-        form = await read_form(scope, receive)
-        name, password = (form.get(field, [""])[0] for field in ("name", "password"))
-        there = own_path(form.get("next", ["/"])[0])
+        form = dict(await read_form(Request(scope, receive)))
+        name, password = form.get("name", ""), form.get("password", "")
+        there = own_path(form.get("next", "/"))
         stamp = await self._stamp_for(scope, name, password)
         if stamp is None:
             return self._page(scope, there, failed=True)

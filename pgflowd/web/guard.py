@@ -15,14 +15,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pgflowd.core.redact import one_line
-from pgflowd.errors import ConfigError, PgflowdError
+from pgflowd.errors import Bug, ConfigError, PgflowdError
 from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
@@ -41,6 +40,7 @@ RETRY_AFTER_S = 2
 _STREAM = "text/event-stream"
 _LOOK = "/appearance"  # no action
 _MAY_LOOK = "your login may look"
+_OF_OTHERS = ("app", "router", "starlette.exception_handlers")
 _FOR_EVERYBODY = "/assets/"  # the style of the login page
 
 
@@ -79,12 +79,18 @@ class Guard:
         except PgflowdError as error:
             await self._send_error(receive, answer, error)
         except Exception as error:
-            bug = self._bug(scope, error, answer.state.get("number") or secrets.token_hex(4))
-            await self._send_error(receive, answer, bug, is_last=True)
+            number = secrets.token_hex(4)
+            self._records.write(
+                "error", "web.error", code="E901", number=number, path=one_line(scope["path"], 200),
+                error=f"{type(error).__name__}: {error}"[:500], traceback=traceback.format_exc(),
+            )  # fmt: skip
+            text, remedy = f"unexpected exception, number {number}", f"look for {number} in the log"
+            await self._send_error(receive, answer, Bug(text, next=remedy), is_last=True)
 
     async def _checked(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         scope = answer.scope = self._auth.placed(scope)
         user: User | None = None
+        read_only = ""
         if not page_of(scope).startswith(_FOR_EVERYBODY):
             with self._without_details():
                 response = await self._auth.answer(scope, receive)
@@ -94,14 +100,16 @@ class Guard:
                 await response(scope, receive, answer.send)
                 return
             assert user is not None
-            answer.read_only = self._read_only or ("" if user.may_act else _MAY_LOOK)
-            user = replace(user, may_act=not answer.read_only)
+            read_only = self._read_only or ("" if user.may_act else _MAY_LOOK)
+            user = replace(user, may_act=not read_only)
             if not user.is_program:
                 checks.check_origin(scope)
         find_user = partial(self._auth.user_of, scope)  # for streams, which ask again
-        known = {"user": user, "find_user": find_user, "read_only": answer.read_only}
-        answer.state = {**scope.get("state", {}), **known}
-        await self._application({**scope, "state": answer.state}, receive, answer.send)
+        known = {"user": user, "find_user": find_user, "read_only": read_only}
+        # without what an application that mounts us does with exceptions
+        inner = {key: value for key, value in scope.items() if key not in _OF_OTHERS}
+        inner["state"] = {**scope.get("state", {}), **known}
+        await self._application(inner, receive, answer.send)
         if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
             self._log_action(scope, user)
 
@@ -164,13 +172,6 @@ class Guard:
             client=client[0] if client else None,
         )  # fmt: skip
 
-    def _bug(self, scope: Scope, error: Exception, number: str) -> PgflowdError:
-        self._records.write(
-            "error", "web.error", code="E901", number=number, path=one_line(scope["path"], 200),
-            error=f"{type(error).__name__}: {error}"[:500], traceback=traceback.format_exc(),
-        )  # fmt: skip
-        return answers.bug(number)
-
 
 class _Answer:
     """Sends an answer, with our headers."""
@@ -180,8 +181,6 @@ class _Answer:
         self._send = send
         self.has_begun, self.status = False, 0
         self.leave: Callable[[], None] | None = None
-        self.read_only = ""
-        self.state: dict[str, Any] = {}  # of the request
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,6 +18,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from pgflowd.core.redact import one_line
@@ -342,49 +342,24 @@ async def discard(receive: Receive) -> None:
                     return
 
 
-async def read_body(receive: Receive) -> bytes:
-    """Return the whole body."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(HTTPStatus.BAD_REQUEST, "the client has left before the end of its body")
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return bytes(body)
-
-
-async def read_form(scope: Scope, receive: Receive) -> dict[str, list[str]]:
-    """Return the fields of a form, each with its values."""
-    _check_type(scope, _FORM)
-    body = await read_body(receive)
+async def read_form(request: Request) -> list[tuple[str, str]]:
+    """Return the fields of a form and their values, as often as they are there."""
+    given, body = type_of(request), await request.body()
+    if given != _FORM and (given or body):
+        text = f"the Content-Type is {one_line(given, 80) or 'absent'}; it must be {_FORM}"
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     if body.count(b"&") >= MAX_FIELDS:
         text = f"the form has more than {MAX_FIELDS} fields"
         raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
+        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "the form is not UTF-8") from None
-    fields: dict[str, list[str]] = {}
-    for name, value in pairs:
-        fields.setdefault(name, []).append(value)
-    return fields
+        raise _bad("the form is not UTF-8") from None
 
 
-async def read_json(scope: Scope, receive: Receive) -> Any:
-    """Return the JSON value of a body."""
-    _check_type(scope, "application/json")
-    try:
-        return json.loads(await read_body(receive))
-    except (ValueError, RecursionError):
-        raise Refused(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
-
-
-def _check_type(scope: Scope, wanted: str) -> None:
-    given = (value_of(scope, "content-type") or "").partition(";")[0].strip().lower()
-    if given != wanted:
-        text = f"the Content-Type is {one_line(given, 80) or 'absent'}; it must be {wanted}"
-        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+def type_of(request: Request) -> str:
+    """What the body is, in lower case; empty if nothing says so."""
+    return (value_of(request.scope, "content-type") or "").partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True)
@@ -406,10 +381,6 @@ def actor_of(user: User) -> str:
     return f"{user.name}{OF_API if user.is_program else OF_DASHBOARD}"
 
 
-_LEVELS = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
-    "error": logging.ERROR,
-}  # fmt: skip
 MOST = 20  # refusals that are logged within a period: a flood of them must not fill the disk
 PERIOD_S = 10.0
 
@@ -428,7 +399,7 @@ class StandardRecords:
 
     def write(self, level: str, event: str, **fields: Any) -> None:
         shown = " ".join(f"{name}={value!r}" for name, value in fields.items() if value is not None)
-        self._logger.log(_LEVELS[level], "%s %s", event, shown)
+        self._logger.log(logging.getLevelNamesMapping()[level.upper()], "%s %s", event, shown)
 
 
 class Refusals:

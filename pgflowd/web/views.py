@@ -70,7 +70,7 @@ class View:
         return PageRequest(conn, dict(self.words), dict(self.query))
 
 
-def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
+def view_of(page: Page, request: Request, payloads: Payloads, others: Collection[str] = ()) -> View:
     """
     The view that is asked for. An unknown or repeated parameter is an error, except those of
     `others`, which are left out.
@@ -89,5 +89,5 @@ def view_of(page: Page, request: Request, others: Collection[str] = ()) -> View:
         query.append((name, ",".join(given.getlist(name))))
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
-    read_only, payloads = request.state.read_only, request.app.state.payloads
+    read_only = request.state.read_only
     return View(chosen, chosen.path, words, tuple(sorted(query)), root, read_only, payloads)

@@ -197,6 +197,8 @@ def test_one_run_that_refuses_keeps_none_of_the_others(jane, shop):
 
     answer = jane.post("/api/1/runs/many/pause", json={"runs": [str(bad), str(good)]})
 
+    page = jane.post("/runs/many/pause", data={"runs": f"{bad},{good}", "sure": "on"})
+    assert page.status_code == 200 and "1 run refused" in page.text and "E411" in page.text
     assert answer.json()["done"] == [str(good)]
     ((code, where),) = [(one["code"], one["run_id"]) for one in answer.json()["refused"]]
     assert (code, where) == ("E411", str(bad))
@@ -212,6 +214,18 @@ def test_a_person_does_a_task_by_hand(jane, shop):
     assert done.status_code == 303
     assert status_of(shop, run) == "completed"
     assert [actor for _, actor, _ in actions_of(shop)] == ["jane (web)", "jane (web)"]
+
+
+def test_a_person_sends_a_signal(jane, shop):
+    run = shop.start("send_email", {})
+
+    by_form = jane.post(f"/runs/{run}/signal", data={"name": "paid", "payload": '{"eur": 7}'})
+    by_api = jane.post(f"/api/1/runs/{run}/signal", json={"name": "paid", "payload": 8})
+
+    assert (by_form.status_code, by_form.headers["location"]) == (303, f"/runs/{run}")
+    assert by_api.json()["run_id"] == str(run)
+    sent = shop.rows("select name, payload, actor from pgflowd.signals order by signal_id")
+    assert sent == [("paid", {"eur": 7}, "jane (web)"), ("paid", 8, "jane (web)")]
 
 
 def test_a_flow_is_paused_and_resumed(jane, shop):
