@@ -32,8 +32,8 @@ def _of_commands(command: click.Command, words: list[str]) -> Iterator[tuple[str
 
 def _of_api() -> Iterator[tuple[str, Any]]:
     """Of its pages, and of changes of many runs."""
-    from pgflowd.web.pages import PAGES
     from pgflowd.web.actions import ChangedRuns
+    from pgflowd.web.pages import PAGES
 
     for page in PAGES:
         name = "-".join(["api", *re.findall(r"\w+", page.path)]) if page.path != "/" else "api"

@@ -1,8 +1,8 @@
 """
 Finds out who makes a request.
 
-`Login` is how the dashboard is served: a cookie, a token, or the header of a proxy; it also
-answers the pages for logging in and out. `Asked` is how it is mounted: the application knows.
+`LOGINS` are how the dashboard is served: with a cookie, a token, or the header of a proxy; they
+also answer the pages for logging in and out. `Asked` is how it is mounted: the application knows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope
 
 from pgflowd.core.settings.sections import WebSettings
@@ -65,8 +65,8 @@ def hash_of(password: str) -> str:
     """Return the hash, with a new salt."""
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, _LOG2_N, _R, _P)
-    parts = ["scrypt", _LOG2_N, _R, _P, _text(salt), _text(digest)]
-    return "$".join(map(str, parts))
+    texts = [base64.b64encode(each).decode() for each in (salt, digest)]
+    return "$".join(map(str, ["scrypt", _LOG2_N, _R, _P, *texts]))
 
 
 def is_right(password: str, hashed: str | None) -> bool:
@@ -81,25 +81,10 @@ def is_right(password: str, hashed: str | None) -> bool:
         return False
 
 
-class PasswordChecks:
-    """Compares passwords in threads, few at a time."""
-
-    def __init__(self) -> None:
-        self._places = asyncio.Semaphore(AT_ONCE)
-
-    async def is_right(self, password: str, hashed: str | None) -> bool:
-        async with self._places:
-            return await asyncio.to_thread(is_right, password, hashed)
-
-
 def _scrypt(password: str, salt: bytes, log2_n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(
         password.encode(), salt=salt, n=2**log2_n, r=r, p=p, maxmem=_MAX_MEMORY, dklen=32
     )
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 # Counts failed logins, so that nobody can try many passwords. Pure: the time is an argument.
@@ -152,11 +137,8 @@ def keys_of(address: str, known_browser: str | None) -> list[str]:
     """What the failures of a login count for; a home has a whole network of IPv6."""
     if known_browser is not None:
         return [f"browser {known_browser}"]
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return [ALL, f"address {address}"]
-    if parsed.version == 6:
+    parsed = checks.ip_of(address)
+    if parsed is not None and parsed.version == 6:
         address = str(ipaddress.ip_network((parsed, 64), strict=False))
     return [ALL, f"address {address}"]
 
@@ -169,27 +151,27 @@ FindUser = Callable[[Scope], Awaitable[User | None] | User | None]
 """Of an application that mounts the dashboard: who has sent this request."""
 
 
-class Auth(Protocol):
+class Auth:
     """How users are known."""
 
     def placed(self, scope: Scope) -> Scope:
         """Check for whom the request is, and return it with its root path and client."""
+        return scope
 
     async def user_of(self, scope: Scope) -> User:
         """Return who makes it. NotLoggedIn."""
+        raise NotImplementedError
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
         """Answer a request that is about logging in or out; None: it is not."""
+        return None
 
 
-class Asked:
+class Asked(Auth):
     """The application that mounts the dashboard knows its users."""
 
     def __init__(self, find: FindUser) -> None:
         self._find = find
-
-    def placed(self, scope: Scope) -> Scope:
-        return scope
 
     async def user_of(self, scope: Scope) -> User:
         found = self._find(scope)
@@ -203,46 +185,43 @@ class Asked:
             raise ConfigError([Problem("E103", text, next=remedy)])
         return user
 
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
-        return None
 
-
-class Login:
-    """The dashboard asks for logins itself, as `[web] auth` says."""
+class Login(Auth):
+    """The dashboard asks for logins itself. Of `auth = "none"`: whoever reaches it may look."""
 
     def __init__(
         self, web: WebSettings, *, key: str, owner: str, secret: bytes, records: Records
     ) -> None:
-        self._web, self._records = web, records
+        self._web, self._key, self._owner, self._records = web, key, owner, records
         self._hosts = checks.known_hosts(web.address.host, web.hosts)
         self._proxies = TrustedProxies(web.trusted_proxies)
         self._tokens = LoginFile(web.tokens, "tokens") if web.tokens else None
-        self._way = _way_of(web, key, owner, SignedCookies(secret), records)
+        self._cookies = SignedCookies(secret)
 
     def placed(self, scope: Scope) -> Scope:
         checks.check_names(scope)
         checks.check_host(scope, self._hosts)
-        root, path = self._proxies.prefix_of(scope), scope["path"]
+        root, path, base = self._proxies.prefix_of(scope), scope["path"], self._web.base_path
         if root:
             path = root + path  # the proxy has taken it away
-        elif root := self._web.base_path:
-            path = _below(root, path)
-        client = self._proxies.address_of(scope)
+        elif base and path == base:
+            root, path = base, f"{base}/"
+        elif base and not path.startswith(f"{base}/"):
+            text = f"the dashboard is below {base}, and the address does not begin with it"
+            next = f"open {base}/; a proxy must keep it, or send it as X-Forwarded-Prefix"
+            raise Refused(HTTPStatus.NOT_FOUND, text, code="E507", next=next)
         return {
             **scope,
-            "root_path": root,
+            "root_path": root or base,
             "path": path,
-            "client": (client, 0),
+            "client": (self._proxies.address_of(scope), 0),
             "pgflowd.peer": scope.get("client"),  # who has connected, maybe a proxy
         }
 
     async def user_of(self, scope: Scope) -> User:
         token = _bearer(scope)
-        if token is not None and (self._tokens or self._web.auth != "proxy"):
-            return self._program(token)
-        return self._way.user_of(scope)
-
-    def _program(self, token: str) -> User:
+        if token is None or not (self._tokens or self._web.auth != "proxy"):
+            return self._person(scope)
         login = owner_of(token, self._tokens.logins()) if self._tokens else None
         if login is None:
             next = "`pgflowd web token NAME` makes one" if self._tokens else "set tokens in [web]"
@@ -252,58 +231,74 @@ class Login:
         return User(login.name, login.may_act, is_program=True)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
-        if page_of(scope) == "/logout" and scope["method"] == "POST":
-            checks.check_origin(scope)
-            answer = see_other(scope, "/")
-            answer.headers["Set-Cookie"] = set_cookie(scope, "")
-            return answer
-        return await self._way.answer(scope, receive)
+        if page_of(scope) != "/logout" or scope["method"] != "POST":
+            return await self._enter(scope, receive)
+        checks.check_origin(scope)
+        answer = see_other(scope, "/")
+        answer.headers["Set-Cookie"] = set_cookie(scope, "")
+        return answer
+
+    def _person(self, scope: Scope) -> User:
+        """Who makes a request without a token."""
+        return User("")
+
+    async def _enter(self, scope: Scope, receive: Receive) -> Response | None:
+        """Answer a request that is about logging in."""
+        return None
+
+    def _sessions(self, scope: Scope) -> Iterator[BrowserSession]:
+        """The logins of the cookies that we have signed."""
+        return filter(None, (self._cookies.read(each, time.time()) for each in cookies_in(scope)))
+
+    def _remember(self, scope: Scope, answer: Response, name: str, stamp: str) -> None:
+        """Let the browser send from now on that this name has logged in with it."""
+        cookie = self._cookies.sign(BrowserSession(name, stamp), time.time())
+        answer.headers.append("Set-Cookie", set_cookie(scope, cookie, stamp))
 
 
-class _ByKey:
+class KeyLogin(Login):
     """Who has the link that was printed at the start is its user."""
 
-    def __init__(self, key: str, owner: str, sessions: SignedCookies, records: Records) -> None:
-        self._key, self._owner, self._sessions, self._records = key, owner, sessions, records
+    _STAMP = stamp_of("key")
 
-    def user_of(self, scope: Scope) -> User:
-        for session in _sessions_in(scope, self._sessions):
-            if session.stamp == _KEY_STAMP:
+    def _person(self, scope: Scope) -> User:
+        for session in self._sessions(scope):
+            if session.stamp == self._STAMP:
                 return User(session.name, may_act=True, may_leave=True)
         next = "open the link that it has printed at its start"
         raise NotLoggedIn("this dashboard is opened by a link with a key", next)
 
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+    async def _enter(self, scope: Scope, receive: Receive) -> Response | None:
         keys = parse_qs(scope["query_string"].decode("latin-1")).get("key")
         if not keys or scope["method"] == "POST":
             return None
-        if not equal(keys[0], self._key):
+        if not hmac.compare_digest(keys[0].encode(), self._key.encode()):
             next = "open the link that was printed at the last start; each start has its own"
             raise NotLoggedIn("the key of this link is not right", next, was_tried=True)
         self._records.write("info", "web.login", user=self._owner, client=scope["client"][0])
-        session = BrowserSession(self._owner, _KEY_STAMP)
         # A page and not a redirect: after one, a browser that came from another site
         # would not send the cookie. The page also takes the key from the address.
-        html = render("entered.html", root=scope["root_path"]).html
-        headers = {"Set-Cookie": set_cookie(scope, self._sessions.sign(session, time.time()))}
-        return Response(html, headers=headers, media_type="text/html")
+        answer = HTMLResponse(render("entered.html", root=scope["root_path"]).html)
+        self._remember(scope, answer, self._owner, self._STAMP)
+        return answer
 
 
-class _ByPassword:
+class PasswordLogin(Login):
     """Names and passwords, from the file of `[web] users`."""
 
-    def __init__(self, users: LoginFile, sessions: SignedCookies, records: Records) -> None:
-        self._users, self._sessions, self._records = users, sessions, records
-        self._failed, self._checks = FailedLogins(), PasswordChecks()
+    def __init__(self, web: WebSettings, **more: Any) -> None:
+        super().__init__(web, **more)
+        self._users = LoginFile(web.users, "users")
+        self._failed, self._comparisons = FailedLogins(), asyncio.Semaphore(AT_ONCE)
 
-    def user_of(self, scope: Scope) -> User:
-        for session in _sessions_in(scope, self._sessions):
+    def _person(self, scope: Scope) -> User:
+        for session in self._sessions(scope):
             login = self._users.logins().get(session.name)
             if login is not None and session.stamp == stamp_of(login.hash):
                 return User(login.name, login.may_act, may_leave=True)
         raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
 
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+    async def _enter(self, scope: Scope, receive: Receive) -> Response | None:
         if page_of(scope) != "/login":
             return self._to_login(scope)
         if scope["method"] != "POST":
@@ -311,45 +306,41 @@ class _ByPassword:
             return self._page(scope, own_path(query.get("next", ["/"])[0]))
         checks.check_origin(scope)
         form = dict(await read_form(Request(scope, receive)))
-        name, password = form.get("name", ""), form.get("password", "")
-        there = own_path(form.get("next", "/"))
-        stamp = await self._stamp_for(scope, name, password)
+        name, there = form.get("name", ""), own_path(form.get("next", "/"))
+        stamp = await self._stamp_for(scope, name, form.get("password", ""))
         if stamp is None:
             return self._page(scope, there, failed=True)
         answer = see_other(scope, there)
         for each in (stamp, KNOWN):
-            cookie = self._sessions.sign(BrowserSession(name, each), time.time())
-            answer.headers.append("Set-Cookie", set_cookie(scope, cookie, each))
+            self._remember(scope, answer, name, each)
         return answer
 
     async def _stamp_for(self, scope: Scope, name: str, password: str) -> str | None:
         """Return the stamp of a login; None: the password is wrong. Refused: too many were."""
         client = scope["client"][0]
-        keys = keys_of(client, self._known_browser(scope, name))
+        # a cookie of this browser that says that the name has logged in with it
+        known = BrowserSession(name, KNOWN)
+        cookies = (each for each in cookies_in(scope, KNOWN)
+                   if self._cookies.read(each, time.time()) == known)  # fmt: skip
+        keys = keys_of(client, next(cookies, None))
         if wait_s := self._failed.wait_s(keys, time.monotonic()):
             self._records.write("warning", "web.login_refused", user=name[:64], client=client)
-            text = "too many logins have failed"
             wait = str(int(wait_s) + 1)
             raise Refused(
-                HTTPStatus.TOO_MANY_REQUESTS, text, next=f"try again in {wait} s",
-                headers={"Retry-After": wait},
+                HTTPStatus.TOO_MANY_REQUESTS, "too many logins have failed",
+                next=f"try again in {wait} s", headers={"Retry-After": wait},
             )  # fmt: skip
         login = self._users.logins().get(name)
         self._failed.add(keys, time.monotonic())
-        hashed = login.hash if login else None
-        if not await self._checks.is_right(password[:MAX_CHARS], hashed) or login is None:
+        async with self._comparisons:
+            hashed = login.hash if login else None
+            right = await asyncio.to_thread(is_right, password[:MAX_CHARS], hashed)
+        if login is None or not right:
             self._records.write("warning", "web.login_failed", user=name[:64], client=client)
             return None
         self._failed.take_back(keys)
         self._records.write("info", "web.login", user=name, client=client)
         return stamp_of(login.hash)
-
-    def _known_browser(self, scope: Scope, name: str) -> str | None:
-        """A cookie of this browser that says that the name has logged in with it."""
-        for cookie in cookies_in(scope, KNOWN):
-            if self._sessions.read(cookie, time.time()) == BrowserSession(name, KNOWN):
-                return cookie
-        return None
 
     def _to_login(self, scope: Scope) -> Response | None:
         """Send a browser without a login to the page that asks for one."""
@@ -357,7 +348,7 @@ class _ByPassword:
         if scope["method"] == "POST" or "text/html" not in accepts or _bearer(scope) is not None:
             return None
         try:
-            self.user_of(scope)
+            self._person(scope)
         except NotLoggedIn:
             query = scope["query_string"].decode("latin-1")
             wanted = page_of(scope) + (f"?{query}" if query else "")
@@ -369,63 +360,19 @@ class _ByPassword:
             "login.html", root=scope["root_path"], there=there, failed=failed,
             needs_https=not checks.is_loopback(scope),
         ).html  # fmt: skip
-        status = HTTPStatus.UNAUTHORIZED if failed else HTTPStatus.OK
-        return Response(html, status, media_type="text/html")
+        return HTMLResponse(html, HTTPStatus.UNAUTHORIZED if failed else HTTPStatus.OK)
 
 
-class _ByProxy:
+class ProxyLogin(Login):
     """A proxy names the user."""
 
-    def __init__(self, web: WebSettings) -> None:
-        self._proxies = TrustedProxies(web.trusted_proxies)
-        self._header, self._operators = web.proxy_user, frozenset(web.operators)
-
-    def user_of(self, scope: Scope) -> User:
+    def _person(self, scope: Scope) -> User:
         peer = {**scope, "client": scope["pgflowd.peer"]}
-        name = self._proxies.name_of_user(peer, self._header)
-        return User(name, name in self._operators)
-
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
-        return None
+        name = self._proxies.name_of_user(peer, self._web.proxy_user)
+        return User(name, name in self._web.operators)
 
 
-class _Everybody:
-    """Whoever reaches it may look."""
-
-    def user_of(self, scope: Scope) -> User:
-        return User("")
-
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
-        return None
-
-
-def _way_of(
-    web: WebSettings, key: str, owner: str, sessions: SignedCookies, records: Records
-) -> _ByKey | _ByPassword | _ByProxy | _Everybody:
-    if web.auth == "key":
-        return _ByKey(key, owner, sessions, records)
-    if web.auth == "password":
-        return _ByPassword(LoginFile(web.users, "users"), sessions, records)
-    return _ByProxy(web) if web.auth == "proxy" else _Everybody()
-
-
-_KEY_STAMP = stamp_of("key")
-
-
-def equal(given: str, right: str) -> bool:
-    """Compare two texts in a time that tells nothing."""
-    return hmac.compare_digest(given.encode(), right.encode())
-
-
-def _below(base: str, path: str) -> str:
-    """Return a path that begins with `base_path`."""
-    if path == base:
-        return f"{base}/"
-    if not path.startswith(f"{base}/"):
-        text = f"the dashboard is below {base}, and the address does not begin with it"
-        next = f"open {base}/; a proxy must keep it, or send it as X-Forwarded-Prefix"
-        raise Refused(HTTPStatus.NOT_FOUND, text, code="E507", next=next)
-    return path
+LOGINS = {"key": KeyLogin, "password": PasswordLogin, "proxy": ProxyLogin, "none": Login}
 
 
 def page_of(scope: Scope) -> str:
@@ -442,11 +389,6 @@ def own_path(text: str) -> str:
 def see_other(scope: Scope, path: str) -> Response:
     """Send the browser to a path of ours."""
     return RedirectResponse(scope.get("root_path", "") + path, HTTPStatus.SEE_OTHER)
-
-
-def _sessions_in(scope: Scope, sessions: SignedCookies) -> Iterator[BrowserSession]:
-    """The logins of the cookies that we have signed."""
-    return filter(None, (sessions.read(cookie, time.time()) for cookie in cookies_in(scope)))
 
 
 def _bearer(scope: Scope) -> str | None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -30,7 +28,6 @@ from pgflowd.web.request_checks import (
     Records,
     Refusals,
     Refused,
-    User,
     discard,
     limited,
 )
@@ -53,7 +50,7 @@ class Guard:
         self._application, self._auth, self._records = application, auth, records
         self._read_only = read_only  # why nobody may act; empty: some may
         self._refusals = Refusals(records, time.monotonic)
-        self._open = 0
+        self._open: set[_Answer] = set()  # requests that are answered, without streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -64,11 +61,16 @@ class Guard:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(scope, send)
+        answer = _Answer(scope, send, self._open)
         try:
             checks.check_head(scope)
-            with self._place(answer):
-                await self._checked(scope, limited(receive), answer)
+            if len(self._open) >= AT_ONCE:
+                raise Refused(
+                    HTTPStatus.SERVICE_UNAVAILABLE, f"{AT_ONCE} requests are being answered",
+                    next="try again in a moment", headers={"Retry-After": str(RETRY_AFTER_S)},
+                )  # fmt: skip
+            self._open.add(answer)
+            await self._checked(scope, limited(receive), answer)
         except Refused as refusal:
             self._log(answer.scope, refusal)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -86,20 +88,25 @@ class Guard:
             )  # fmt: skip
             text, remedy = f"unexpected exception, number {number}", f"look for {number} in the log"
             await self._send_error(receive, answer, Bug(text, next=remedy), is_last=True)
+        finally:
+            self._open.discard(answer)
 
     async def _checked(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         scope = answer.scope = self._auth.placed(scope)
-        user: User | None = None
-        read_only = ""
+        user, read_only = None, ""
         if not page_of(scope).startswith(_FOR_EVERYBODY):
-            with self._without_details():
+            try:
                 response = await self._auth.answer(scope, receive)
-                if response is None:
-                    user = await self._auth.user_of(scope)
-            if response is not None:
-                await response(scope, receive, answer.send)
-                return
-            assert user is not None
+                if response is not None:
+                    await response(scope, receive, answer.send)
+                    return
+                user = await self._auth.user_of(scope)
+            except ConfigError as error:  # it is named in the log alone: strangers read the answer
+                self._refusals.write(code=error.code, error=str(error))
+                raise Refused(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "nobody can log in now", code=error.code,
+                    next="the log of the dashboard says why",
+                ) from None  # fmt: skip
             read_only = self._read_only or ("" if user.may_act else _MAY_LOOK)
             user = replace(user, may_act=not read_only)
             if not user.is_program:
@@ -110,39 +117,11 @@ class Guard:
         inner = {key: value for key, value in scope.items() if key not in _OF_OTHERS}
         inner["state"] = {**scope.get("state", {}), **known}
         await self._application(inner, receive, answer.send)
-        if user and scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST:
-            self._log_action(scope, user)
-
-    @contextmanager
-    def _without_details(self) -> Iterator[None]:
-        """A file of logins that cannot be used is named in the log alone: strangers read this."""
-        try:
-            yield
-        except ConfigError as error:
-            self._refusals.write(code=error.code, error=str(error))
-            raise Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE, "nobody can log in now", code=error.code,
-                next="the log of the dashboard says why",
-            ) from None  # fmt: skip
-
-    @contextmanager
-    def _place(self, answer: _Answer) -> Iterator[None]:
-        """Have one of the places for requests, until the answer turns out to be a stream."""
-        if self._open >= AT_ONCE:
-            text = f"{AT_ONCE} requests are being answered"
-            headers = {"Retry-After": str(RETRY_AFTER_S)}
-            raise Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE, text, next="try again in a moment", headers=headers
-            )
-        self._open += 1
-        answer.leave = self._leave
-        try:
-            yield
-        finally:
-            answer.left()
-
-    def _leave(self) -> None:
-        self._open -= 1
+        path = page_of(scope)
+        is_done = scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST
+        if user and is_done and path != _LOOK:
+            shown = {"path": one_line(path, 200), "client": _client_of(scope)}
+            self._records.write("info", "web.action", user=user.name, **shown)
 
     async def _send_error(
         self, receive: Receive, answer: _Answer, error: PgflowdError, *, is_last: bool = False
@@ -156,31 +135,28 @@ class Guard:
             response.headers["Connection"] = "close"
         await response(scope, receive, answer.send)
 
-    def _log_action(self, scope: Scope, user: User) -> None:
-        path, client = page_of(scope), scope.get("client")
-        if path != _LOOK:
-            shown = {"path": one_line(path, 200), "client": client[0] if client else None}
-            self._records.write("info", "web.action", user=user.name, **shown)
-
     def _log(self, scope: Scope, refusal: Refused) -> None:
         if isinstance(refusal, NotLoggedIn) and not refusal.was_tried and scope["method"] != "POST":
             return  # a browser that comes for the first time
-        client = scope.get("client")
         self._refusals.write(
             code=refusal.code, status=int(refusal.status), error=one_line(refusal.text, 300),
             method=scope["method"][:16], path=one_line(scope["path"], 200),
-            client=client[0] if client else None,
+            client=_client_of(scope),
         )  # fmt: skip
+
+
+def _client_of(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
 
 
 class _Answer:
     """Sends an answer, with our headers."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, open: set[_Answer]) -> None:
         self.scope = scope  # as it came; later with its root path and client
-        self._send = send
+        self._send, self._open = send, open
         self.has_begun, self.status = False, 0
-        self.leave: Callable[[], None] | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -190,11 +166,5 @@ class _Answer:
                 headers.setdefault(name, value)
             if headers.get("content-type", "").startswith(_STREAM):
                 headers["X-Accel-Buffering"] = "no"  # a proxy passes events on at once
-                self.left()
+                self._open.discard(self)
         await self._send(message)
-
-    def left(self) -> None:
-        """Give the place back, once."""
-        if self.leave is not None:
-            self.leave()
-            self.leave = None

@@ -56,15 +56,18 @@ class LoginFile:
     def logins(self) -> Mapping[str, LoginLine]:
         """Return the lines as they are now. ConfigError E502."""
         content, state = _read(self.path, self._key, self._state)
-        if content is not None:
-            self._logins = self._parsed(content)
-            self._state = state
+        if state != self._state:
+            self._logins, self._state = self._parsed(content), state
         return self._logins
 
     def put(self, login: LoginLine) -> bool:
         """Write the line, in place of an older one of that name. Return whether there was one.
         ConfigError E502."""
-        lines = self._lines() if self.path.exists() else [_HEAD[self._key]]
+        lines = [_HEAD[self._key]]
+        if self.path.exists():
+            content = _read(self.path, self._key)[0]
+            self._parsed(content)  # a file with a mistake is not written
+            lines = content.decode().splitlines()
         kept = [line for line in lines if line.partition(":")[0] != login.name]
         text = "\n".join([*kept, f"{login.name}:{RIGHTS[login.may_act]}:{login.hash}", ""])
         try:
@@ -74,12 +77,6 @@ class LoginFile:
             reason = f"{self.path} cannot be written: {error.strerror}"
             raise _unusable(self._key, reason, remedy) from None
         return len(kept) < len(lines)
-
-    def _lines(self) -> list[str]:
-        content, _ = _read(self.path, self._key, None)
-        assert content is not None
-        self._parsed(content)  # a file with a mistake is not written
-        return content.decode().splitlines()
 
     def _replace(self, text: str) -> None:
         """Write the file whole or not at all; it stays with its owner."""
@@ -128,8 +125,7 @@ def read_secret(path: str) -> bytes:
     """Return what signs logins; without a path something new. ConfigError E502."""
     if not path:
         return secrets.token_bytes(32)
-    content, _ = _read(Path(path), "secret", None)
-    assert content is not None
+    content, _ = _read(Path(path), "secret")
     if len(content.strip()) < LEAST_SECRET_BYTES:
         text = f"{path} has less than {LEAST_SECRET_BYTES} bytes"
         remedy = f"write a random one: openssl rand -hex 32 > {path}"
@@ -151,9 +147,9 @@ def owner_of(token: str, logins: Mapping[str, LoginLine]) -> LoginLine | None:
 
 
 def _read(
-    path: Path, key: str, known: tuple[int, int, int] | None
-) -> tuple[bytes | None, tuple[int, int, int]]:
-    """Return the content and what tells whether it changes; None: it is as it was known."""
+    path: Path, key: str, known: tuple[int, int, int] | None = None
+) -> tuple[bytes, tuple[int, int, int]]:
+    """Return the content and what tells whether it changes; nothing if it is as it was known."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -172,7 +168,7 @@ def _read(
             )
         version = (state.st_mtime_ns, state.st_size, state.st_ino)
         if version == known:
-            return None, version
+            return b"", version
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise _unusable(key, f"{path} has more than {MAX_BYTES // 1024} KiB")
@@ -187,16 +183,8 @@ _COMMAND = {
 
 
 def _unusable(key: str, text: str, remedy: str | None = None) -> ConfigError:
-    return ConfigError(
-        [
-            Problem(
-                "E502",
-                f"the file of [web] {key} cannot be used: {one_line(text, 300)}",
-                None,
-                remedy,
-            )
-        ]
-    )
+    text = f"the file of [web] {key} cannot be used: {one_line(text, 300)}"
+    return ConfigError([Problem("E502", text, None, remedy)])
 
 
 # Logins that browsers keep, as signed cookies. Pure: the time is an argument.

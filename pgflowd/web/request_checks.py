@@ -188,18 +188,21 @@ def _origins(scope: Scope, name: str, port: str) -> list[str]:
     return sorted(f"{start}{host}" for start in starts)
 
 
-def _canonical(name: str) -> str:
+def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a text is; None: it is something else."""
     try:
-        return str(ipaddress.ip_address(name))
+        return ipaddress.ip_address(text)
     except ValueError:
-        return name
+        return None
+
+
+def _canonical(name: str) -> str:
+    return str(ip_of(name) or name)
 
 
 def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    address = ip_of(name)
+    return address is not None and address.is_loopback
 
 
 def _bad(text: str) -> Refused:
@@ -238,7 +241,7 @@ class TrustedProxies:
             return str(address)
         forwarded = ",".join(values_of(scope, "x-forwarded-for"))
         for each in reversed([part.strip() for part in forwarded.split(",") if part.strip()]):
-            if not _is_address(each):
+            if ip_of(each) is None:
                 return str(address)  # what stands further left was not checked by a proxy of ours
             address = each
             if not self._trusts(each):
@@ -251,8 +254,7 @@ class TrustedProxies:
             return ""
         prefix = (value_of(scope, "x-forwarded-prefix") or "").rstrip("/")
         if prefix and not _PREFIX.fullmatch(prefix):
-            text = f"X-Forwarded-Prefix is {one_line(prefix, 80)}, which is not a path"
-            raise Refused(HTTPStatus.BAD_REQUEST, text)
+            raise _bad(f"X-Forwarded-Prefix is {one_line(prefix, 80)}, which is not a path")
         return prefix
 
     def name_of_user(self, scope: Scope, header: str) -> str:
@@ -262,41 +264,23 @@ class TrustedProxies:
             next = "open the address of the proxy"
             raise NotLoggedIn(text, next, was_tried=bool(values_of(scope, header.lower())))
         names = values_of(scope, header.lower())
+        next = f"let the proxy set {header} to the user's name"
         if len(names) != 1:
             text = f"the proxy has sent the header {header} {len(names)} times; it must be once"
-            next = f"let the proxy set {header} to the user's name"
             raise NotLoggedIn(text, next, was_tried=True)
-        name = _decoded(names[0].strip())
+        name = names[0].strip()
+        with suppress(UnicodeDecodeError):  # which it is in, if it can be
+            name = name.encode("latin-1").decode("utf-8")
         if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
             text = f"the header {header} is {one_line(name, 80) or 'empty'}, which is not a name"
-            next = f"let the proxy set {header} to the user's name"
             raise NotLoggedIn(text, next, was_tried=True)
         return name
 
     def _trusts(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
+        parsed = ip_of(address)
         if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
             parsed = parsed.ipv4_mapped
-        return any(parsed in network for network in self._networks)
-
-
-def _decoded(name: str) -> str:
-    """A header as UTF-8, if it is that."""
-    try:
-        return name.encode("latin-1").decode("utf-8")
-    except UnicodeDecodeError:
-        return name
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+        return parsed is not None and any(parsed in network for network in self._networks)
 
 
 # Reads the body of a request, a form or JSON, within the limits.

@@ -28,7 +28,7 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.settings.sections import LoggingSettings, WebSettings
 from pgflowd.web import answers
 from pgflowd.web.application import Dashboard
-from pgflowd.web.auth import Asked, FindUser, Login
+from pgflowd.web.auth import LOGINS, Asked, FindUser
 from pgflowd.web.guard import Guard
 from pgflowd.web.login_files import LoginFile, read_secret
 from pgflowd.web.request_checks import MAX_HEAD_BYTES, Records, StandardRecords
@@ -52,7 +52,9 @@ def serve(
 ) -> None:
     """Answer until SIGTERM or SIGINT. `on_end` is called first then, and ends open streams."""
     _raise_limit_of_files()
-    _pass_on_errors(records)
+    for name in ("uvicorn", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [_PassOn(records)], False
     server_of(application, on_ready=on_ready, on_end=on_end).run(sockets=[listener])
 
 
@@ -261,13 +263,6 @@ class _PassOn(logging.Handler):
         self._records.write("error", "web.error", **fields)
 
 
-def _pass_on_errors(records: Records) -> None:
-    for name in ("uvicorn", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers = [_PassOn(records)]
-        logger.propagate = False
-
-
 # The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
 class Served(NamedTuple):
     """The application, what ends it, and the key of its link, if it has one."""
@@ -290,16 +285,15 @@ def served(
         if path := getattr(web, name):
             LoginFile(path, name).logins()  # a mistake ends the start, not the first login
     key = secrets.token_urlsafe(24) if web.auth == "key" else ""
-    login = Login(web, key=key, owner=owner, secret=read_secret(web.secret), records=records)
-    payloads = Payloads(web.payloads, frozenset(key.lower() for key in redact))
+    secret = read_secret(web.secret)
+    login = LOGINS[web.auth](web, key=key, owner=owner, secret=secret, records=records)
     if web.auth == "none":
         read_only = 'auth in [web] is "none"'
     elif not operator_url:
         read_only = read_only or "operator_url in [web] is not set"
-    operator_url = "" if read_only else operator_url
-    dashboard = Dashboard(url, operator_url=operator_url, payloads=payloads)
-    guard = Guard(dashboard.routes(), login, records, read_only=read_only)
-    return Served(guard, dashboard, key)
+    shown = Payloads(web.payloads, frozenset(key.lower() for key in redact))
+    dashboard = Dashboard(url, operator_url="" if read_only else operator_url, payloads=shown)
+    return Served(Guard(dashboard.routes(), login, records, read_only=read_only), dashboard, key)
 
 
 # The dashboard for applications that mount it.

@@ -224,7 +224,7 @@ def test_a_person_sends_a_signal(jane, shop):
 
     assert (by_form.status_code, by_form.headers["location"]) == (303, f"/runs/{run}")
     assert by_api.json()["run_id"] == str(run)
-    sent = shop.rows("select name, payload, actor from pgflowd.signals order by signal_id")
+    sent = shop.rows("select name, payload, sent_by from pgflowd.signals order by signal_id")
     assert sent == [("paid", {"eur": 7}, "jane (web)"), ("paid", 8, "jane (web)")]
 
 
