@@ -42,7 +42,7 @@ from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy, dumps
 from pgflowd.core.progress import progress_of
-from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import read_as, stored_value
 from pgflowd.core.undo import Undo
@@ -58,7 +58,7 @@ from pgflowd.core.waiting import (
 from pgflowd.core.wishes import NEVER, ChildRun, ChildStart, Moment, StartingContext
 from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
 from pgflowd.flow import Flow
-from pgflowd.testing.engine_rows import EngineRun, SentSignal, TaskRow
+from pgflowd.testing.engine import Engine, SentSignal, TaskRow
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -403,9 +403,9 @@ class TestedContext(PlainContext):
 
     __test__ = False  # pytest takes the name for a class of tests
 
-    run: EngineRun = field(kw_only=True)
+    engine: Engine = field(kw_only=True)
+    task: TaskRow = field(kw_only=True)
     tested_children: TestedChildren = field(kw_only=True)
-    now: float = 0.0  # virtual time
     moment: datetime = field(kw_only=True)  # by the calendar
     version: int = 1  # the option of the step
 
@@ -413,35 +413,30 @@ class TestedContext(PlainContext):
     def _version(self) -> int:
         return self.version
 
-    @property
-    def _task(self) -> TaskRow:
-        return self.run.states[self.step_slug].tasks[self.task_index]
-
     def _keep_progress(self, told: dict[str, Any]) -> None:
-        self._task.progress = told
+        self.task.progress = told
 
     def _read_checkpoints(self) -> list[Checkpoint]:
-        return list(self._task.saved.values())
+        return list(self.task.saved.values())
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         self._refuse_if_over()
         self._room.take(checkpoint)
-        self._task.saved[checkpoint.name] = checkpoint
+        self.task.saved[checkpoint.name] = checkpoint
 
     def _forget(self, name: str) -> None:
         self._refuse_if_over()
         self._room.give_back(name)
-        del self._task.saved[name]
+        del self.task.saved[name]
 
     def _refuse_if_over(self) -> None:
         """Raise if a task beside this one has ended the run or the step."""
-        step = self.run.states[self.step_slug]
-        if self.run.status is not RunStatus.STARTED or step.status is not StepStatus.STARTED:
+        if not self.engine.is_going_on(self.task.state):
             raise LeaseLost("the run or the step has ended, so nothing is kept for it")
 
     def _end_of(self, wait: Wait) -> Any:
         if wait.runs:
-            self.run.ended_at[wait.runs] = self.tested_children.ended_at(wait.runs)
+            self.engine.ended_at[wait.runs] = self.tested_children.ended_at(wait.runs)
         return super()._end_of(self._from_now(wait))
 
     @property
@@ -449,7 +444,7 @@ class TestedContext(PlainContext):
         return self.tested_children
 
     def _now(self) -> float:
-        return self.now
+        return self.engine.now
 
     def _moment(self) -> datetime:
         return self.moment

@@ -22,8 +22,7 @@ from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import RESERVED_PREFIXES
 from pgflowd.testing.context import StartedChild
-from pgflowd.testing.engine import Engine
-from pgflowd.testing.engine_rows import EndedWait, EngineRun, EngineStep, Key, TaskRow, json_null
+from pgflowd.testing.engine import EndedWait, Engine, EngineStep, TaskRow, json_null
 
 # more pictures than these would bury the failure that they explain
 runs_of_test: deque[FlowRun] = deque(maxlen=5)
@@ -89,11 +88,12 @@ class FlowRun(TypedOutputs):
     def picture(self) -> str:
         """The run as boxes and arrows, with the errors and their tracebacks below."""
         nodes = [self._node(slug) for slug in self._plan.steps]
-        errors = [
-            f"{slug}: {step.error}{_below(step.traceback)}"
-            for slug, step in self.steps.items()
-            if step.error
-        ]
+        errors = []
+        for slug, step in self.steps.items():
+            if step.error:
+                errors.append(f"{slug}: {step.error}")
+                calls = (step.traceback or "").rstrip()
+                errors += [textwrap.indent(calls, "  ")] if "\n" in calls.strip() else []
         head = f"{self.flow_slug} {self.status}"
         undo = [self.undo.picture()] if self.undo else []
         return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors, *undo])
@@ -118,42 +118,31 @@ class FlowRun(TypedOutputs):
         return f"FlowRun({self.flow_slug!r}, {self.status!r}, error={error!r})"
 
 
-def _below(traceback: str | None) -> str:
-    """A traceback as lines below an error, if it has any calls."""
-    has_calls = traceback is not None and "\n" in traceback.strip()
-    return "\n" + textwrap.indent((traceback or "").rstrip(), "  ") if has_calls else ""
-
-
-def result_of(
-    engine: Engine,
-    run: EngineRun,
-    tracebacks: Mapping[Key, str],
-    children: tuple[StartedChild, ...] = (),
-) -> FlowRun:
-    """The run as `run_flow` returns it, with the traceback of each task's last failure."""
+def result_of(engine: Engine, children: tuple[StartedChild, ...] = ()) -> FlowRun:
+    """The run as `run_flow` returns it."""
     return FlowRun(
         flow_slug=engine.flow_slug,
-        status=str(run.status),
-        input=run.input,
-        output=json_null(run.output),
-        steps={slug: _step(run, state, tracebacks) for slug, state in run.states.items()},
+        status=str(engine.status),
+        input=engine.input,
+        output=json_null(engine.output),
+        steps={slug: _step(state) for slug, state in engine.states.items()},
         took_s=engine.now,
-        waits=tuple(run.waits),
+        waits=tuple(engine.waits),
         children=children,
         _plan=engine.plan,
     )
 
 
-def _step(run: EngineRun, state: EngineStep, tracebacks: Mapping[Key, str]) -> StepRun:
-    tasks = tuple(
-        _task(task, tracebacks.get((run.run_id, state.slug, task.index))) for task in state.tasks
-    )
+def _step(state: EngineStep) -> StepRun:
+    tasks = tuple(map(_task, state.tasks))
     failed = [task for task in tasks if task.error]
-    settled = [task for task in failed if _is_settled(task)]
+    settled = [  # undos that could not be done
+        task for task in failed if isinstance(task.output, dict) and FAILURE_MARK in task.output
+    ]
     error = settled[-1].error if settled else state.error
     return StepRun(
         status=str(state.status),
-        attempts=max((task.claims for task in state.tasks), default=0),
+        attempts=max((task.attempts for task in tasks), default=0),
         output=json_null(state.output),
         error=error,
         traceback=failed[-1].traceback if error and failed else None,
@@ -162,19 +151,14 @@ def _step(run: EngineRun, state: EngineStep, tracebacks: Mapping[Key, str]) -> S
     )
 
 
-def _is_settled(task: TaskRun) -> bool:
-    """Whether it is an undo that could not be done."""
-    return isinstance(task.output, dict) and FAILURE_MARK in task.output
-
-
-def _task(task: TaskRow, traceback: str | None) -> TaskRun:
+def _task(task: TaskRow) -> TaskRun:
     return TaskRun(
         index=task.index,
         status=str(task.status),
         attempts=task.claims,
         output=json_null(task.output),
         error=task.error,
-        traceback=traceback,
+        traceback=task.traceback,
         saved={
             each.name: deep_copy(each.data)
             for each in task.saved.values()

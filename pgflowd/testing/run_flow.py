@@ -34,10 +34,9 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.schedule import labels_of, singleton_of
-from pgflowd.core.definition.shape import FlowPlan, plan_of
 from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
@@ -45,21 +44,12 @@ from pgflowd.core.statuses import RunStatus, TaskStatus
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import FAILURE_MARK, Original, Undo
-from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
+from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.execution import traceback_of
 from pgflowd.processes.runner.handler import Resources
 from pgflowd.testing.context import ATTEMPT, TestedChildren, TestedContext, sent_signals
-from pgflowd.testing.engine import Engine
-from pgflowd.testing.engine_rows import (
-    ClaimedRecord,
-    EngineRun,
-    Key,
-    TaskRow,
-    element_of,
-    json_null,
-    waiting,
-)
+from pgflowd.testing.engine import ClaimedRecord, Engine, TaskRow, json_null
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 
 if TYPE_CHECKING:
@@ -70,19 +60,6 @@ Raised = BaseException | type[BaseException] | None
 # of one task: a test with more of them would never end
 MAX_ATTEMPTS = 100_000
 MAX_WAITS = 1000  # each begins the handler again, which passes all before it
-
-
-class TaskQueue(Protocol):
-    """The part of the engine that `execute_tasks` calls; a test records these calls."""
-
-    def claim(self) -> list[ClaimedRecord]: ...
-    def complete(self, key: Key, output: Any) -> TaskRow | None: ...
-    def fail(
-        self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
-    ) -> Any: ...
-    def release(self, key: Key, delay_s: float, at_most_s: float) -> bool: ...
-    def suspend(self, key: Key, wait: Wait) -> Any: ...
-    def advance_to_next(self) -> bool: ...
 
 
 def run_flow(
@@ -108,145 +85,183 @@ def run_flow(
         flow = of_job
     if not isinstance(flow, Flow):
         raise TypeError(f"run_flow takes a Flow or a job, not {flow!r}")
-    engine = Engine(flow.shape(), flow.slug)
-    run = engine.start(stored_value(input, what="input"))
+    engine = Engine(flow.shape(), flow.slug).start(stored_value(input, what="input"))
     for signal in sent_signals({} if signals is None else signals):
-        engine.signal(run.run_id, signal)
+        engine.signal(signal)
     handlers = TestedHandlers(
-        flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
+        flow, engine, {} if mock is None else mock, {} if fail is None else fail, connection
     )
-    handlers.wish(labels or {}, scheduled_for)
+    given = engine.input
+    handlers.labels = labels_of(flow.options, given) | dict(labels or {})
+    handlers.scheduled_for = scheduled_for
+    singleton_of(flow.slug, flow.options, given)  # E432 where there can be none
     handlers.children = TestedChildren({} if children is None else children)
-    handlers.began_at = _checked_now(now)
-    result = _executed(engine, handlers)
-    if run.status is RunStatus.FAILED and flow.shape()["options"].get("onFailure") == "undo":
+    if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
+        raise TypeError(f"now must be a datetime with a time zone, not {now!r}")
+    handlers.began_at = now
+    result = _executed(handlers)
+    if engine.status is RunStatus.FAILED and flow.shape()["options"].get("onFailure") == "undo":
         result = _undone(result, handlers)
     runs_of_test.append(result)
-    _refuse_unanswered(handlers.run)
+    _refuse_unanswered(handlers.engine)
     return result
 
 
-def _executed(engine: Engine, handlers: TestedHandlers) -> FlowRun:
+def _executed(handlers: TestedHandlers) -> FlowRun:
     """Execute the run of these handlers to its end."""
-    handlers.now = lambda: engine.now
     with handlers.lifespan():
-        execute_tasks(engine, handlers)
-    started = tuple(handlers.children.started.values())
-    return result_of(engine, handlers.run, handlers.tracebacks, started)
+        execute_tasks(handlers)
+    return result_of(handlers.engine, tuple(handlers.children.started.values()))
 
 
 def _undone(result: FlowRun, handlers: TestedHandlers) -> FlowRun:
     """Undo a run that has failed; signals that nobody has got are for its undo."""
-    flow, undone = handlers.undo_flow, handlers.undone
+    flow, failed = handlers.undo_flow, handlers.engine
     assert flow is not None
-    given = undone.undo_input(handlers.flow.spec)
+    given = _undo_input(failed, handlers.flow.spec)
     if not given["plan"]:
         return replace(result, status=str(RunStatus.UNDONE))
-    engine = Engine(flow.shape(), flow.slug)
-    run = engine.start(given, f"undo-of-{undone.run.run_id}")
-    for signal in undone.run.signals:
+    engine = Engine(flow.shape(), flow.slug).start(given, f"undo-of-{failed.run_id}")
+    for signal in failed.signals:
         if signal.receiver is None:
-            sent_at = max(0.0, signal.sent_at - result.took_s)
-            engine.signal(run.run_id, replace(signal, sent_at=sent_at))
-    handlers.flow, handlers.run = flow, run
+            engine.signal(replace(signal, sent_at=max(0.0, signal.sent_at - result.took_s)))
+    handlers.flow, handlers.engine, handlers.undone = flow, engine, failed
     handlers.labels, handlers.scheduled_for = {}, None
     handlers.children = TestedChildren(handlers.children.given)
-    undo = _executed(engine, handlers)
-    return replace(result, status=str(status_after(run)), undo=undo)
+    undo = _executed(handlers)
+    outputs = [task.output for state in engine.states.values() for task in state.tasks]
+    has_failed = any(isinstance(output, dict) and FAILURE_MARK in output for output in outputs)
+    is_undone = engine.status is RunStatus.COMPLETED and not has_failed
+    status = RunStatus.UNDONE if is_undone else RunStatus.UNDO_FAILED
+    return replace(result, status=str(status), undo=undo)
 
 
-def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
+def _undo_input(failed: Engine, flow: FlowSpec) -> dict[str, Any]:
+    """The input of the run that undoes this one."""
+    found = {
+        undo.step: [
+            task.index
+            for task in failed.states[undo.step].tasks
+            if task.has_completed or (undo.options["on"] == "attempted" and task.has_begun)
+        ]
+        for undo in flow.undos
+        if undo.step in failed.states
+    }
+    plan = {slug: indexes for slug, indexes in found.items() if indexes}
+    cause = next(each.error for each in failed.events if each.type == "run:failed")
+    return {"run_id": failed.run_id, "generation": 1, "cause": cause, "plan": plan}
+
+
+def _original(failed: Engine, given: Mapping[str, Any], step: str, nr: int) -> Original | None:
+    """The task that the one with this number undoes, if there is one in the plan."""
+    indexes = given["plan"].get(step, [])
+    if nr >= len(indexes):
+        return None
+    state = failed.states[step]
+    task = state.tasks[indexes[nr]]
+    parts: dict[str, Any] = {"run": failed.input}
+    if task.has_completed:
+        is_late = task.status is not TaskStatus.COMPLETED
+        parts["output"] = json_null(task.late_output if is_late else task.output)
+    if state.plan.is_map:
+        parts["item"] = failed.element(state, task.index)
+    undo = Undo(failed.run_id, task.index, given["cause"], given["generation"])
+    return Original(undo, deep_copy(parts))
+
+
+def execute_tasks(handlers: TestedHandlers) -> None:
     """Execute the tasks of a started run in the order of the queue, until none is left."""
+    engine = handlers.engine
     while True:
-        records = queue.claim()
+        records = engine.claim()
         for record in records:
+            task = engine.find(record.key)
+            assert task is not None
             try:
-                output = handlers.execute(record)
+                output = handlers.execute(record, task)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
-                _fail(queue, handlers, record, error)
+                _fail(engine, task, record, error)
             except (Suspended, BaseExceptionGroup) as error:
                 if suspended := suspension_of(error):
-                    _refuse_endless_waits(handlers.run, record)
-                    queue.suspend(record.key, suspended.wait)
+                    _refuse_endless_waits(task)
+                    engine.suspend(record.key, suspended.wait)
                 elif isinstance(error, BaseExceptionGroup) and error.subgroup(Suspended):
-                    _fail(queue, handlers, record, error)
+                    _fail(engine, task, record, error)
                 else:
                     raise
             else:
-                task = queue.complete(record.key, output)
-                if task is None or task.status is not TaskStatus.COMPLETED:
-                    handlers.undone.late[record.key] = output
+                engine.complete(record.key, output)
+                if task.status is not TaskStatus.COMPLETED:
+                    task.late_output = output
                     _undo_attempt(handlers.connection)
-        if not records and not queue.advance_to_next():
+        if not records and not engine.advance_to_next():
             return
 
 
-def _fail(
-    queue: TaskQueue, handlers: TestedHandlers, record: ClaimedRecord, error: BaseException
-) -> None:
-    _refuse_endless(record)
-    handlers.tracebacks[record.key] = traceback_of(error)
+def _fail(engine: Engine, task: TaskRow, record: ClaimedRecord, error: BaseException) -> None:
+    if record.attempt >= MAX_ATTEMPTS:
+        raise RuntimeError(
+            f"step {record.step_slug} has failed {record.attempt} attempts of"
+            f" {record.max_attempts}; let one succeed, by mock= or a list in fail="
+        )
+    task.traceback = traceback_of(error)
     failure = failure_of(error, is_last=record.attempt >= record.max_attempts)
     delay_s, at_most_s = failure.delay_s, failure.at_most_s
     if delay_s is not None and at_most_s is not None:
-        if not queue.release(record.key, delay_s, at_most_s):
-            queue.fail(record.key, failure.message, delay_s=delay_s)
+        if not engine.release(record.key, delay_s, at_most_s):
+            engine.fail(record.key, failure.message, delay_s=delay_s)
         return
-    queue.fail(record.key, failure.message, retry=failure.retry, delay_s=delay_s)
+    engine.fail(record.key, failure.message, retry=failure.retry, delay_s=delay_s)
 
 
+@dataclass
 class TestedHandlers:
-    """The handlers of a flow, with the mocks and failures of a test."""
+    """The handlers of a flow and one of its runs, with the mocks and failures of a test."""
 
     __test__ = False  # pytest takes the name for a class of tests
 
-    def __init__(
-        self,
-        flow: Flow,
-        run: EngineRun,
-        mock: Mapping[str, Any],
-        fail: Mapping[str, Raised | Sequence[Raised]],
-        connection: Connection[Any] | None = None,
-    ) -> None:
-        self.flow, self.undo_flow, self.run = flow, flow.undo_flow, run
-        self.steps = {**flow.steps, **(self.undo_flow.steps if self.undo_flow else {})}
-        self.undone = UndoneRun(run, plan_of(flow.shape()))
-        self.mock, self.fail, self.connection = mock, fail, connection
-        self.labels: Mapping[str, str] = {}
-        self.scheduled_for: datetime | None = None
-        self.began_at: datetime | None = None
-        self.children = TestedChildren({})
-        self.now: Callable[[], float] = lambda: 0.0  # virtual time
-        self.tracebacks: dict[Key, str] = {}  # of each task's last failure
-        self.resources = Resources()
-        self._refuse_unknown("mock", mock)
-        self._refuse_unknown("fail", fail)
-        for slug, raised in fail.items():
-            _refuse_not_raisable(slug, raised)
-        for slug, mocked in mock.items():
-            if callable(mocked):
-                refuse_unknown_parameters(self.steps[slug], mocked)
+    flow: Flow
+    engine: Engine
+    mock: Mapping[str, Any] = field(default_factory=dict)
+    fail: Mapping[str, Raised | Sequence[Raised]] = field(default_factory=dict)
+    connection: Connection[Any] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scheduled_for: datetime | None = None
+    began_at: datetime | None = None
+    children: TestedChildren = field(default_factory=lambda: TestedChildren({}))
+    undone: Engine | None = None  # the run that is undone
+    resources: Resources = field(default_factory=Resources)
 
-    def wish(self, labels: Mapping[str, str], scheduled_for: datetime | None) -> None:
-        """What a start asks for, and what the flow says of each. E432 where that cannot be."""
-        given, options = self.run.input, self.flow.options
-        self.labels, self.scheduled_for = labels_of(options, given) | dict(labels), scheduled_for
-        singleton_of(self.flow.slug, options, given)
+    def __post_init__(self) -> None:
+        self.undo_flow = self.flow.undo_flow
+        self.steps = {**self.flow.steps, **(self.undo_flow.steps if self.undo_flow else {})}
+        self._refuse_unknown("mock", self.mock)
+        self._refuse_unknown("fail", self.fail)
+        for slug, given in self.fail.items():
+            several = isinstance(given, Sequence) and not isinstance(given, str)
+            for raised in given if several else [given]:  # type: ignore[union-attr]
+                is_type = isinstance(raised, type) and issubclass(raised, BaseException)
+                if raised is not None and not is_type and not isinstance(raised, BaseException):
+                    text = f"fail has {raised!r} for step {slug}"
+                    raise TypeError(f"{text}; give exceptions, or None for none")
+        for slug, mocked in self.mock.items():
+            if callable(mocked):
+                _refuse_unknown_parameters(self.steps[slug], mocked)
 
     @contextmanager
     def lifespan(self) -> Iterator[None]:
         """Enter the flow's lifespan, as a runner does."""
         self.resources = Resources(self.flow.spec.lifespan)
-        apart(self.resources.enter)
+        _apart(self.resources.enter)
         try:
             yield
         finally:
-            apart(self.resources.leave)
+            _apart(self.resources.leave)
 
-    def execute(self, record: ClaimedRecord) -> Any:
+    def execute(self, record: ClaimedRecord, task: TaskRow) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
-        context = self._context(record)
+        context = self._context(record, task)
         given = self._arguments(step, record, context)
         if given is None:
             return None
@@ -255,7 +270,7 @@ class TestedHandlers:
         }
         if step.codec is not None:
             arguments = step.codec.decoded(arguments)
-        self.undone.begun.add(record.key)
+        task.has_begun = True
         raised = self.fail.get(step.slug)
         if isinstance(raised, Sequence):
             raised = raised[record.attempt - 1] if record.attempt <= len(raised) else None
@@ -272,27 +287,32 @@ class TestedHandlers:
     ) -> dict[str, Any] | None:
         """The arguments of a handler; None if it has nothing to undo."""
         if step.undoes is None:
-            return arguments_for(step, record, lambda: self.run.input, context)
-        original = self.undone.original(self.run.input, step.undoes, record.task_index)
+            return arguments_for(step, record, lambda: self.engine.input, context)
+        assert self.undone is not None
+        original = _original(self.undone, self.engine.input, step.undoes, record.task_index)
         if original is not None:
-            context.undo, context.run_input = original.undo, self.undone.run.input
+            context.undo, context.run_input = original.undo, self.undone.input
         return undo_arguments(step, original, context)
 
     def _call(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
         handler = self.mock.get(step.slug, step.handler)
         if not callable(handler):
             return handler
-        if step.slug in self.mock:
-            arguments = named_by(handler, arguments)
+        names = _parameters_of(handler) if step.slug in self.mock else None
+        if names is not None:
+            arguments = {name: value for name, value in arguments.items() if name in names}
         output = handler(**arguments)
-        return awaited(output, self.resources) if inspect.iscoroutine(output) else output
+        return _awaited(output, self.resources) if inspect.iscoroutine(output) else output
 
-    def _context(self, record: ClaimedRecord) -> TestedContext:
+    def _context(self, record: ClaimedRecord, task: TaskRow) -> TestedContext:
+        states, moment = self.engine.states.values(), datetime.now(UTC)
+        if self.began_at is not None:  # else as handlers read it that ask the clock
+            moment = self.began_at + timedelta(seconds=self.engine.now)
         return TestedContext(
-            run=self.run,
+            engine=self.engine,
+            task=task,
             tested_children=self.children,
-            now=self.now(),
-            moment=self.moment(),
+            moment=moment,
             version=self.steps[record.step_slug].options.get("version", 1),
             run_id=record.run_id,
             flow_slug=self.flow.slug,
@@ -302,23 +322,15 @@ class TestedHandlers:
             max_attempts=record.max_attempts,
             token=record.attempt,
             resources=self.resources.value,
-            caps=self.run.states[record.step_slug].tasks[record.task_index].caps,
-            deadline=self.moment() + timedelta(seconds=record.timeout_s),
+            caps=task.caps,
+            deadline=moment + timedelta(seconds=record.timeout_s),
             labels=self.labels,
             scheduled_for=self.scheduled_for,
-            run_input=self.run.input,
+            run_input=self.engine.input,
             steps=self.flow.steps,
-            step_outputs={
-                state.slug: json_null(state.output) for state in self.run.states.values()
-            },
+            step_outputs={state.slug: json_null(state.output) for state in states},
             connection=self.connection,
         )
-
-    def moment(self) -> datetime:
-        """The time by the calendar: virtual, if the test has said when it begins."""
-        if self.began_at is None:
-            return datetime.now(UTC)  # as handlers read it that ask the clock
-        return self.began_at + timedelta(seconds=self.now())
 
     def _refuse_unknown(self, argument: str, by_slug: Mapping[str, Any]) -> None:
         if not isinstance(by_slug, Mapping):
@@ -334,19 +346,11 @@ class TestedHandlers:
                 raise ValueError(f"{text}; {hint}" if hint else text)
 
 
-def _checked_now(now: datetime | None) -> datetime | None:
-    if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
-        raise TypeError(f"now must be a datetime with a time zone, not {now!r}")
-    return now
-
-
 @contextmanager
 def _undone_if_failed(connection: Connection[Any] | None) -> Iterator[None]:
     """Roll back what a failed attempt did on the connection of the test."""
-    if connection is None or connection.autocommit:
-        yield
-        return
-    connection.execute(f"savepoint {ATTEMPT}")
+    if connection is not None and not connection.autocommit:
+        connection.execute(f"savepoint {ATTEMPT}")
     try:
         yield
     except BaseException:
@@ -364,43 +368,27 @@ def _undo_attempt(connection: Connection[Any] | None) -> None:
         connection.rollback()
 
 
-def _refuse_not_raisable(slug: str, raised: Raised | Sequence[Raised]) -> None:
-    for one in raised if isinstance(raised, Sequence) and not isinstance(raised, str) else [raised]:
-        is_type = isinstance(one, type) and issubclass(one, BaseException)
-        if one is not None and not is_type and not isinstance(one, BaseException):
-            raise TypeError(f"fail has {one!r} for step {slug}; give exceptions, or None for none")
-
-
-def _refuse_endless(record: ClaimedRecord) -> None:
-    if record.attempt >= MAX_ATTEMPTS:
-        raise RuntimeError(
-            f"step {record.step_slug} has failed {record.attempt} attempts of"
-            f" {record.max_attempts}; let one succeed, by mock= or a list in fail="
-        )
-
-
-def _refuse_endless_waits(run: EngineRun, record: ClaimedRecord) -> None:
-    task = run.states[record.step_slug].tasks[record.task_index]
+def _refuse_endless_waits(task: TaskRow) -> None:
     ended = sum(name.startswith(RESERVED_PREFIXES) for name in task.saved)
     if ended + task.hand_ons >= MAX_WAITS:
         raise RuntimeError(
-            f"step {record.step_slug} has waited {MAX_WAITS} times; let it end, by mock= or by what"
+            f"step {task.step_slug} has waited {MAX_WAITS} times; let it end, by mock= or by what"
             " its handler reads"
         )
 
 
-def _refuse_unanswered(run: EngineRun) -> None:
+def _refuse_unanswered(engine: Engine) -> None:
     """Raise if the run goes no further, since a task waits for a signal that nothing sends."""
-    first = min(waiting(run), key=lambda each: each[1].nr, default=None)
+    first = min(engine.waiting(), key=lambda each: each[1].nr, default=None)
     if first:
         task, wait = first
-        unused = {signal.name for signal in run.signals if signal.receiver is None}
+        unused = {signal.name for signal in engine.signals if signal.receiver is None}
         remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
         text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
         raise RuntimeError(f"{text}; {remedy}")
 
 
-def awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
+def _awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
     """What an async handler returns; it gets a new event loop, unless the lifespan has one."""
 
     def execute() -> Any:
@@ -410,10 +398,10 @@ def awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(coroutine)
 
-    return apart(execute)
+    return _apart(execute)
 
 
-def apart(execute: Callable[[], Any]) -> Any:
+def _apart(execute: Callable[[], Any]) -> Any:
     """Call a function that runs an event loop: in a thread where one is running."""
     try:
         asyncio.get_running_loop()
@@ -423,80 +411,22 @@ def apart(execute: Callable[[], Any]) -> Any:
         return thread.submit(copy_context().run, execute).result()
 
 
-def named_by(mocked: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a mock has parameters for; all of them if it takes any."""
-    names = parameters_of(mocked)
-    return arguments if names is None else {n: v for n, v in arguments.items() if n in names}
-
-
-def parameters_of(mocked: Callable[..., Any]) -> set[str] | None:
-    """The names of a mock's parameters; None if it takes any, or does not tell."""
+def _parameters_of(mocked: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """A mock's parameters; None if it takes any, or does not tell."""
     try:
-        parameters = inspect.signature(mocked).parameters.values()
+        found = inspect.signature(mocked).parameters
     except (TypeError, ValueError):
         return None
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return None
-    return {each.name for each in parameters if each.kind is not each.VAR_POSITIONAL}
+    return {name: each for name, each in found.items() if each.kind is not each.VAR_POSITIONAL}
 
 
-def refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
+def _refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
     known = {each.name for each in step.parameters}
-    for name in sorted((parameters_of(mocked) or set()) - known):
-        parameter = inspect.signature(mocked).parameters[name]
-        if parameter.default is parameter.empty:
+    parameters = _parameters_of(mocked) or {}
+    for name in sorted(parameters.keys() - known):
+        if parameters[name].default is inspect.Parameter.empty:
             hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
             text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
             raise ValueError(f"{text}; {hint}")
-
-
-@dataclass
-class UndoneRun:
-    """A run, and what its undo has to know about it."""
-
-    run: EngineRun
-    plan: FlowPlan
-    begun: set[Key] = field(default_factory=set)  # tasks whose handler was called
-    late: dict[Key, Any] = field(default_factory=dict)  # outputs that came when the run had ended
-
-    def undo_input(self, flow: FlowSpec) -> dict[str, Any]:
-        """The input of the run that undoes this one."""
-        found = {
-            undo.step: [
-                task.index
-                for task in self.run.states[undo.step].tasks
-                if self._has_completed(task)
-                or (undo.options["on"] == "attempted" and task.key in self.begun)
-            ]
-            for undo in flow.undos
-            if undo.step in self.run.states
-        }
-        plan = {slug: indexes for slug, indexes in found.items() if indexes}
-        cause = next(each.error for each in self.run.events if each.type == "run:failed")
-        return {"run_id": self.run.run_id, "generation": 1, "cause": cause, "plan": plan}
-
-    def original(self, given: Mapping[str, Any], step: str, nr: int) -> Original | None:
-        """The task that the one with this number undoes, if there is one in the plan."""
-        indexes = given["plan"].get(step, [])
-        if nr >= len(indexes):
-            return None
-        task = self.run.states[step].tasks[indexes[nr]]
-        parts: dict[str, Any] = {"run": self.run.input}
-        if self._has_completed(task):
-            output = task.output if task.status is TaskStatus.COMPLETED else self.late[task.key]
-            parts["output"] = json_null(output)
-        if self.plan.steps[step].is_map:
-            parts["item"] = element_of(self.run, self.plan.steps[step], task.index)
-        undo = Undo(self.run.run_id, task.index, given["cause"], given["generation"])
-        return Original(undo, deep_copy(parts))
-
-    def _has_completed(self, task: TaskRow) -> bool:
-        return task.status is TaskStatus.COMPLETED or task.key in self.late
-
-
-def status_after(undo: EngineRun) -> RunStatus:
-    """The status of a run when its undo has ended."""
-    outputs = [task.output for state in undo.states.values() for task in state.tasks]
-    has_failed = any(isinstance(output, dict) and FAILURE_MARK in output for output in outputs)
-    is_undone = undo.status is RunStatus.COMPLETED and not has_failed
-    return RunStatus.UNDONE if is_undone else RunStatus.UNDO_FAILED

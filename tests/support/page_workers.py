@@ -16,7 +16,7 @@ from pgflowd import Flow
 from pgflowd.core.definition.spec import arguments_for
 from pgflowd.core.json import SQL_NULL
 from pgflowd.testing import fake_context
-from pgflowd.testing.engine_rows import ClaimedRecord
+from pgflowd.testing.engine import ClaimedRecord
 
 
 class Workers:

@@ -1,7 +1,7 @@
 """
 SQL replay: the calls of the engine, executed by the database, for comparison.
 
-`Journal` stands between `execute_tasks` and an engine and records each call. `replay` makes the
+`Journal` is an engine that records each call of `execute_tasks`. `replay` makes the
 same calls on a connection, in one transaction that is rolled back and in one pipeline, since the
 calls are known beforehand; it returns the claimed inputs and the last state of all tables.
 """
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL
-from pgflowd.testing.engine import Engine
-from pgflowd.testing.engine_rows import ClaimedRecord, Key, TaskRow
+from pgflowd.testing.engine import ClaimedRecord, Engine, EngineStep, Key, TaskRow
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 FLOW = "random_flow"
@@ -82,34 +80,79 @@ update pgflow.step_tasks set attempts_count = greatest(attempts_count, %s)
 """
 
 
-@dataclass
-class Journal:
+class Journal(Engine):
     """An engine that records its calls."""
 
-    engine: Engine
-    calls: list[tuple[str, Any]]
+    def __init__(self, shape: Any, flow_slug: str) -> None:
+        super().__init__(shape, flow_slug)
+        self.calls: list[tuple[str, Any]] = []
 
     def claim(self) -> list[ClaimedRecord]:
-        records = self.engine.claim()
+        records = super().claim()
         self.calls.append(("claim", records))
         return records
 
     def complete(self, key: Key, output: Any) -> TaskRow | None:
         self.calls.append(("complete", (*key, Jsonb(output))))
-        return self.engine.complete(key, output)
+        return super().complete(key, output)
 
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> Any:
-        run = self.engine.runs[key[0]]
-        if not retry and run.status == run.states[key[1]].status == "started":
-            most = self.engine.plan.steps[key[1]].options["max_attempts"]
-            self.calls.append(("spend", (most, *key)))
+        state = self.states[key[1]]
+        if not retry and self.is_going_on(state):
+            self.calls.append(("spend", (state.plan.options["max_attempts"], *key)))
         self.calls.append(("fail", (*key, message)))
-        return self.engine.fail(key, message, retry=retry, delay_s=delay_s)
+        return super().fail(key, message, retry=retry, delay_s=delay_s)
 
-    def advance_to_next(self) -> bool:
-        return self.engine.advance_to_next()
+
+def engine_snapshot(engine: Engine) -> dict[str, Any]:
+    """All that the tables would show of a run; what is SQL null or unused is left out."""
+    signals = [
+        [each.name, each.payload, each.receiver and list(each.receiver)]
+        for each in engine.signals
+        if each.sent_at <= engine.now
+    ]
+    return {
+        "status": str(engine.status),
+        "remaining_steps": engine.remaining_steps,
+        **_output(engine.output),
+        **({"signals": signals} if signals else {}),
+        "steps": {slug: _step_snapshot(state) for slug, state in engine.states.items()},
+    }
+
+
+def _output(value: Any) -> dict[str, Any]:
+    return {} if value is SQL_NULL else {"output": value}
+
+
+def _step_snapshot(state: EngineStep) -> dict[str, Any]:
+    return {
+        "status": str(state.status),
+        "remaining_deps": state.remaining_deps,
+        "initial_tasks": state.initial_tasks,
+        "remaining_tasks": state.remaining_tasks,
+        "error_message": state.error,
+        "skip_reason": state.skip_reason,
+        **_output(state.output),
+        "tasks": list(map(_task_snapshot, state.tasks)),
+    }
+
+
+def _task_snapshot(task: TaskRow) -> dict[str, Any]:
+    """A task; of what it waits for, and its checkpoints, nothing if it has neither."""
+    found: dict[str, Any] = {
+        "status": str(task.status),
+        "attempts_count": task.attempts,
+        "error_message": task.error,
+        "archived": task.is_archived,
+        **_output(task.output),
+    }
+    if task.wait:
+        found["wait"] = [str(task.wait.kind), task.wait.name, task.wait.checkpoint]
+    if task.saved:
+        found["saved"] = {each.name: [each.version, each.data] for each in task.saved.values()}
+    return found
 
 
 def replay(

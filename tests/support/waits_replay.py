@@ -1,7 +1,7 @@
 """
 Waits replay: the calls of an engine whose tasks keep values and wait, executed by the database.
 
-`WaitingJournal` stands between `execute_tasks` and an engine and records each call, and what each
+`WaitingJournal` is an engine that records each call of `execute_tasks`, and what each
 task has kept before it. `replay_waits` makes the same calls as workers, sweepers and clients do:
 claims, reports, checkpoints, signals, and the sweep of what is due. Time is moved by changing when
 messages are visible and waits are due. It all happens in one transaction that is rolled back.
@@ -9,7 +9,6 @@ messages are visible and waits are due. It all happens in one transaction that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection
@@ -17,8 +16,7 @@ from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL, dumps
 from pgflowd.core.waiting import RESERVED_PREFIXES, Checkpoint, Wait
-from pgflowd.testing.engine import Engine
-from pgflowd.testing.engine_rows import ClaimedRecord, EngineRun, Key, TaskRow, waiting
+from pgflowd.testing.engine import ClaimedRecord, Engine, Key, SentSignal, TaskRow
 from support.sql_replay import FLOW, WORKER, snapshot_of, started
 
 FAR_S = 10.0**6  # added to each wait, which is over when the engine says so
@@ -58,50 +56,50 @@ update pgflowd.waits as wait set due_at = now() - interval '1 h'
 """
 
 
-@dataclass
-class WaitingJournal:
+class WaitingJournal(Engine):
     """An engine that records its calls; its signals are sent when it reaches their moments."""
 
-    engine: Engine
-    run: EngineRun
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    _kept: dict[Key, dict[str, Checkpoint]] = field(default_factory=dict)
-    _sent: int = 0
+    def __init__(self, shape: Any, flow_slug: str) -> None:
+        super().__init__(shape, flow_slug)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self._kept: dict[Key, dict[str, Checkpoint]] = {}
+        self._sent = 0
 
-    def __post_init__(self) -> None:
+    def signal(self, signal: SentSignal) -> None:
+        super().signal(signal)
         self._send_signals()
 
     def claim(self) -> list[ClaimedRecord]:
-        records = self.engine.claim()
+        records = super().claim()
         if records:
             self.calls.append(("claim", {"records": records}))
         return records
 
     def complete(self, key: Key, output: Any) -> TaskRow | None:
         self._report(key, "completed", output=dumps(output))
-        return self.engine.complete(key, output)
+        return super().complete(key, output)
 
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> Any:
         self._report(key, "failed", error_message=message, retry=retry)
-        return self.engine.fail(key, message, retry=retry, delay_s=delay_s)
+        return super().fail(key, message, retry=retry, delay_s=delay_s)
 
-    def suspend(self, key: Key, wait: Wait) -> Any:
+    def suspend(self, key: Key, wait: Wait) -> None:
         given = wait.as_json()
         if wait.in_s is not None:
             given["in_s"] = FAR_S + wait.in_s
         self._report(key, "suspended", wait=given)
         self.calls.append(("due", {"tasks": []}))  # frees it if its signal came before
-        return self.engine.suspend(key, wait)
+        super().suspend(key, wait)
 
     def advance_to_next(self) -> bool:
-        before = list(waiting(self.run))
-        has_more = self.engine.advance_to_next()
+        before = list(self.waiting())
+        has_more = super().advance_to_next()
         due = [
             (task.step_slug, task.index)
             for task, wait in before
-            if wait.due_at is not None and wait.due_at <= self.engine.now
+            if wait.due_at is not None and wait.due_at <= self.now
         ]
         if has_more:
             self._send_signals()
@@ -109,7 +107,7 @@ class WaitingJournal:
         return has_more
 
     def _send_signals(self) -> None:
-        sent = [each for each in self.run.signals if each.sent_at <= self.engine.now]
+        sent = [each for each in self.signals if each.sent_at <= self.now]
         self.calls += [("signal", {"name": each.name, "payload": each.payload})
                        for each in sent[self._sent :]]  # fmt: skip
         self._sent = len(sent)
@@ -118,7 +116,7 @@ class WaitingJournal:
         """Record what the task has kept and dropped since the last call, then its report."""
         _, slug, index = key
         place = {"step": slug, "index": index}
-        now, before = self.run.states[slug].tasks[index].saved, self._kept.get(key, {})
+        now, before = self.states[slug].tasks[index].saved, self._kept.get(key, {})
         for name in before.keys() - now.keys():
             self.calls.append(("drop", {**place, "name": name}))
         for name, kept in now.items():

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from support.generated_flows import random_flow, random_signals
-from support.sql_replay import Journal, replay
+from support.sql_replay import Journal, engine_snapshot, replay
 from support.waits_replay import WaitingJournal, replay_waits
 
 from pgflowd.testing.context import sent_signals
-from pgflowd.testing.engine import Engine
 from pgflowd.testing.result import result_of
 from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
 
@@ -66,11 +65,9 @@ def say(text: str) -> None:
 
 def compare(connection: Any, seed: int) -> str:
     flow, run_input = random_flow(seed)
-    engine = Engine(flow.shape(), flow.slug)
-    row = engine.start(run_input, RUN_ID)
-    journal = Journal(engine, [])
-    handlers = TestedHandlers(flow, row, {}, {})
-    execute_tasks(journal, handlers)
+    journal = Journal(flow.shape(), flow.slug)
+    journal.start(run_input, RUN_ID)
+    execute_tasks(TestedHandlers(flow, journal))
 
     records, snapshot = replay(connection, flow.shape(), RUN_ID, run_input, journal.calls)
 
@@ -79,24 +76,22 @@ def compare(connection: Any, seed: int) -> str:
         for name, given in journal.calls
         if name == "claim" and given
     ]
-    result = result_of(engine, row, handlers.tracebacks)
+    result = result_of(journal)
     told = f"seed {seed}\n{result}\n{flow.shape()}\n{run_input}"
     assert list(differences(records, ours, "claims")) == [], told
-    assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
-    return str(row.status)
+    assert list(differences(snapshot, engine_snapshot(journal), "run")) == [], told
+    return str(journal.status)
 
 
 def compare_waits(connection: Any, seed: int) -> str:
     flow, run_input = random_flow(seed, may_wait=True)
-    engine = Engine(flow.shape(), flow.slug)
-    row = engine.start(run_input, RUN_ID)
+    journal = WaitingJournal(flow.shape(), flow.slug)
+    journal.start(run_input, RUN_ID)
     for signal in sent_signals(random_signals(seed)):
-        engine.signal(RUN_ID, signal)
-    journal = WaitingJournal(engine, row)
-    handlers = TestedHandlers(flow, row, {}, {})
-    execute_tasks(journal, handlers)
+        journal.signal(signal)
+    execute_tasks(TestedHandlers(flow, journal))
 
-    result = result_of(engine, row, handlers.tracebacks)
+    result = result_of(journal)
     told = f"seed {seed}\n{result}\n{result.waits}\n{flow.shape()}\n{run_input}"
     try:
         records, snapshot = replay_waits(connection, flow.shape(), RUN_ID, run_input, journal)
@@ -109,8 +104,8 @@ def compare_waits(connection: Any, seed: int) -> str:
         if name == "claim"
     ]
     assert list(differences(records, ours, "claims")) == [], told
-    assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
-    return str(row.status)
+    assert list(differences(snapshot, engine_snapshot(journal), "run")) == [], told
+    return str(journal.status)
 
 
 @pytest.mark.parametrize("seed", range(3))
