@@ -50,14 +50,16 @@ from pgflowd.core.definition.options import (
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import (
-    DecoratedHandler,
-    DecoratedUndo,
     FlowSpec,
     LifespanSpec,
     StepSpec,
+    UndoSpec,
     approval_handler,
+    as_written,
     in_order,
     lifespan_problems,
+    resolved_step,
+    resolved_undo,
     wait_handler,
     wait_problems,
 )
@@ -96,9 +98,9 @@ class Flow:
         self.options: dict[str, Any] = _set(options)
         self.place = _caller()
         self.undoes: str | None = None  # the slug of another flow, whose runs it undoes
-        self._handlers: list[DecoratedHandler] = []
-        self._undos: list[DecoratedUndo] = []
-        self._retired: list[tuple[int, DecoratedHandler]] = []
+        self._steps: list[StepSpec] = []  # as written
+        self._undos: list[UndoSpec] = []
+        self._retired: list[tuple[int, StepSpec]] = []
         self._misuses: list[Problem] = []  # of the decorators
         self._lifespan: LifespanSpec | None = None
         self._spec: FlowSpec | None = None
@@ -160,9 +162,8 @@ class Flow:
         """Keep a handler for runs of versions before `since`; `slug`: of the step in those."""
 
         def decorate(function: Handler) -> Handler:
-            options, place = _set({"slug": slug}), _place_of(function)
-            handler = DecoratedHandler(function, options, False, place)
-            self._retired.append((since, handler))
+            step = as_written(function, _set({"slug": slug}), _place_of(function))
+            self._retired.append((since, step))
             return function
 
         self._spec = None
@@ -176,12 +177,13 @@ class Flow:
 
         It may take the step's output by its slug, the run's input, the `item` of a map, and `ctx`.
         """
-        undo = DecoratedUndo(step, _set(options), _caller())
+        at, whole = len(self._undos), {"on": "completed", **_set(options)}
+        undo = UndoSpec(cast(str, step), _caller(), None, whole)  # perhaps a function, for now
         self._undos.append(undo)
         self._spec = None
 
         def decorate(function: Handler) -> Handler:
-            undo.handler, undo.place = function, _place_of(function)
+            self._undos[at] = replace(undo, handler=function, place=_place_of(function))
             return function
 
         return decorate
@@ -230,42 +232,38 @@ class Flow:
         return _UndoFlow(undo_flow_of(self.spec), self.slug) if self._undos else None
 
     def __repr__(self) -> str:
-        return f"Flow({self.slug!r}, {len(self._handlers)} steps)"
+        return f"Flow({self.slug!r}, {len(self._steps)} steps)"
 
     @property
     def written(self) -> FlowSpec:
         """The definition as it is written in the file, without any check."""
-        slugs = {id(each.handler): each.slug for each in self._handlers}
-        steps = tuple(each.spec(slugs) for each in self._handlers)
-        undos = tuple(each.spec(slugs) for each in self._undos)
-        retired = tuple((since, each.spec({})) for since, each in self._retired)
+        slugs = {id(each.handler): each.slug for each in self._steps}
         return FlowSpec(
             self.slug,
             self.place,
             self.options,
-            steps,
-            undos,
-            retired,
+            steps=tuple(resolved_step(each, slugs) for each in self._steps),
+            undos=tuple(resolved_undo(each, slugs) for each in self._undos),
+            retired=tuple((since, resolved_step(each, {})) for since, each in self._retired),
             is_job=self._is_job,
             lifespan=self._lifespan,
         )
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
-        self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))
+        self._steps.append(as_written(handler, _set(options), _caller()))
         self._spec = None
         return handler
 
     def _decorator(self, handler: Any, options: dict[str, Any], *, is_map: bool) -> Any:
         def decorate(function: Handler) -> Handler:
-            self._handlers.append(
-                DecoratedHandler(function, _set(options), is_map, _place_of(function))
-            )
+            step = as_written(function, _set(options), _place_of(function), is_map=is_map)
+            self._steps.append(step)
             self._spec = None
             return function
 
         if handler is None:
             return decorate
-        is_step = any(each.handler is handler for each in self._handlers)
+        is_step = any(each.handler is handler for each in self._steps)
         if callable(handler) and not is_step:
             return decorate(handler)
         if is_step or isinstance(handler, str):  # such as @flow.map(items), @flow.map("items")

@@ -64,7 +64,7 @@ class StepSpec:
     has_given_slug: bool = False  # by `slug=`, and not by the function's name
     parameters: tuple[Parameter, ...] = ()
     is_map: bool = False
-    over: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()  # of a step as written these may be functions, too
     depends_on: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # without the unset ones
@@ -117,8 +117,8 @@ class UndoSpec:
     step: str
     place: str
     handler: Callable[..., Any] | None  # none if the decorator decorates nothing
-    parameters: tuple[Parameter, ...]
     options: Mapping[str, Any]
+    parameters: tuple[Parameter, ...] = ()
     annotations: Mapping[str, Any] = field(default_factory=dict)
     codec: StepCodec | None = None
 
@@ -151,55 +151,38 @@ class FlowSpec:
         return self.options.get("decode") is not False
 
 
-class DecoratedHandler:
-    """One decorated function with its options as given; unset ones are left out."""
-
-    def __init__(
-        self, handler: Callable[..., Any], options: dict[str, Any], is_map: bool, place: str
-    ) -> None:
-        self.handler, self.is_map, self.place = handler, is_map, place
-        self.has_given_slug = "slug" in options
-        slug = options.pop("slug", getattr(handler, "__name__", "<no name>"))
-        self.slug: str = slug if isinstance(slug, str) else f"<{slug!r}>"
-        self.deps = {
-            option.name: _listed(options.pop(option.name, ()))
-            for option in options_of(Owner.MAP if is_map else Owner.STEP)
-            if option.kind is OptionKind.DEPS
-        }
-        self.options = options
-
-    def spec(self, slugs: Mapping[int, str]) -> StepSpec:
-        """The step, given the slug of each handler by the id of its function."""
-        deps: dict[str, Any] = {
-            option: tuple(_slug_of(step, slugs) for step in steps)
-            for option, steps in self.deps.items()
-        }
-        return StepSpec(
-            slug=self.slug,
-            place=self.place,
-            handler=self.handler,
-            has_given_slug=self.has_given_slug,
-            parameters=_parameters(self.handler),
-            is_map=self.is_map,
-            options=self.options,
-            annotations=annotations_of(self.handler),
-            **deps,
-        )
+def as_written(
+    handler: Callable[..., Any], options: dict[str, Any], place: str, *, is_map: bool = False
+) -> StepSpec:
+    """The step of a decorated function, with its options and deps as given."""
+    has_given_slug = "slug" in options
+    slug = options.pop("slug", getattr(handler, "__name__", "<no name>"))
+    deps: dict[str, Any] = {
+        option.name: _listed(options.pop(option.name, ()))
+        for option in options_of(Owner.MAP if is_map else Owner.STEP)
+        if option.kind is OptionKind.DEPS
+    }
+    slug = slug if isinstance(slug, str) else f"<{slug!r}>"
+    return StepSpec(slug, place, handler, has_given_slug, (), is_map, options=options, **deps)
 
 
-class DecoratedUndo:
-    """One use of `Flow.undo`, with its options as given; its handler comes when it decorates."""
+def resolved_step(step: StepSpec, slugs: Mapping[int, str]) -> StepSpec:
+    """A step as written with the slugs of its deps, given that of each handler by its id."""
+    over, depends_on, after = (
+        tuple(_slug_of(each, slugs) for each in steps)
+        for steps in (step.over, step.depends_on, step.after)
+    )
+    deps = replace(step, over=over, depends_on=depends_on, after=after)
+    parameters, annotations = _parameters(step.handler), annotations_of(step.handler)
+    return replace(deps, parameters=parameters, annotations=annotations)
 
-    def __init__(self, step: Any, options: dict[str, Any], place: str) -> None:
-        self.step, self.place = step, place
-        self.options = {"on": "completed", **options}
-        self.handler: Callable[..., Any] | None = None
 
-    def spec(self, slugs: Mapping[int, str]) -> UndoSpec:
-        handler, step = self.handler, _slug_of(self.step, slugs)
-        parameters = () if handler is None else _parameters(handler)
-        annotations = {} if handler is None else annotations_of(handler)
-        return UndoSpec(step, self.place, handler, parameters, self.options, annotations)
+def resolved_undo(undo: UndoSpec, slugs: Mapping[int, str]) -> UndoSpec:
+    """Likewise an undo."""
+    named = replace(undo, step=_slug_of(undo.step, slugs))
+    if (handler := undo.handler) is None:
+        return named
+    return replace(named, parameters=_parameters(handler), annotations=annotations_of(handler))
 
 
 def _listed(steps: Any) -> tuple[Any, ...]:

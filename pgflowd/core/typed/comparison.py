@@ -14,10 +14,10 @@ import decimal
 import pathlib
 import types
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pgflowd.core.typed.annotations import (
     ARRAYS,
@@ -64,39 +64,19 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True)
 class Scalar:
-    kind: str
+    """A scalar of one of these kinds, or one of these values of JSON, with their types."""
 
-
-@dataclass(frozen=True)
-class Values:
-    """One of these values of JSON."""
-
-    values: tuple[Any, ...]
+    kinds: set[str]
+    values: Mapping[tuple[type, Any], None] | None = None
     is_open: bool = False  # others may become one of them
-
-    @property
-    def kinds(self) -> set[str]:
-        return {_SCALARS.get(type(value), "other") for value in self.values}
 
 
 @dataclass(frozen=True)
 class Array:
-    element: Typed
+    """An array of any length, or one whose elements have types of their own."""
 
-
-@dataclass(frozen=True)
-class Tuple:
-    """An array whose elements have types of their own."""
-
-    elements: tuple[Typed, ...]
-    required: int
-
-
-@dataclass(frozen=True)
-class Table:
-    """An object with any keys."""
-
-    value: Typed
+    elements: Sequence[Typed]
+    required: int | None = None  # None: any length
 
 
 @dataclass(frozen=True)
@@ -111,12 +91,13 @@ class Member:
 
 @dataclass(frozen=True)
 class Record:
-    """An object with fields."""
+    """An object with fields, or with any keys."""
 
     members: Sequence[Member]
     has_more: bool = False  # than its fields, perhaps
     is_closed: bool = False  # further fields are refused
     tag: str | None = None  # the field that names the class
+    values: Typed | None = None  # of an object with any keys
 
 
 @dataclass(frozen=True)
@@ -124,7 +105,7 @@ class OneOf:
     types: Sequence[Typed]
 
 
-Structure = Scalar | Values | Array | Tuple | Table | Record | OneOf | None  # None: not known
+Structure = Scalar | Array | Record | OneOf | None  # None: not known
 Above = list[tuple[Typed, Typed]]  # the pairs that are being compared, of recursive types
 
 
@@ -143,8 +124,9 @@ def _misfit(taken: Typed, given: Typed, above: Above) -> str | None:
     producer = _structure(given, of_output=True)
     if consumer is None or producer is None:
         return None
-    if isinstance(consumer, OneOf) and isinstance(producer, Values) and len(producer.values) > 1:
-        producer = OneOf([given.part(Literal[value]) for value in producer.values])
+    words = producer.values if isinstance(producer, Scalar) else None
+    if isinstance(consumer, OneOf) and words and len(words) > 1:
+        producer = OneOf([given.part(Literal[value]) for _, value in words])
     if isinstance(producer, OneOf):
         return _first(_misfit(taken, each, above) for each in producer.types)
     if isinstance(consumer, OneOf):
@@ -152,25 +134,19 @@ def _misfit(taken: Typed, given: Typed, above: Above) -> str | None:
         return None if None in whys else next((w for w in whys if w and "field" in w), whys[0])
     other = f"{type_name(given.annotation)} is not {type_name(taken.annotation)}"
     match consumer, producer:
-        case Scalar() | Values(), Scalar() | Values():
+        case Scalar(), Scalar():
             return other if _is_other(consumer, producer, taken.by_pydantic) else None
         case Record(), Record():
             return _misfit_of_records(consumer, producer, above)
-        case Table(), Table():
-            return _misfit(consumer.value, producer.value, above)
-        case Table(), Record():
-            members = producer.members
-            return _first(_misfit(consumer.value, each.type, above) for each in members)
-        case Array(), Array() | Tuple():
-            elements = producer.elements if isinstance(producer, Tuple) else (producer.element,)
-            why = _first(_misfit(consumer.element, each, above) for each in elements)
+        case Array(elements=[element], required=None), Array():
+            why = _first(_misfit(element, each, above) for each in producer.elements)
             return why and f"an element: {why}"
-        case Tuple(), Tuple():
-            if not consumer.required <= len(producer.elements) <= len(consumer.elements):
+        case Array(required=int(least)), Array(required=int()):
+            if not least <= len(producer.elements) <= len(consumer.elements):
                 return other
             both = zip(consumer.elements, producer.elements, strict=False)
             return _first(_misfit(one, another, above) for one, another in both)
-        case (Record(), Table()) | (Tuple(), Array()):
+        case Array(), Array():
             return None
     return other
 
@@ -180,6 +156,11 @@ def _first(whys: Iterable[str | None]) -> str | None:
 
 
 def _misfit_of_records(consumer: Record, producer: Record, above: Above) -> str | None:
+    if consumer.values:
+        types = [producer.values] if producer.values else [each.type for each in producer.members]
+        return _first(_misfit(consumer.values, each, above) for each in types)
+    if producer.values:
+        return None
     offered = {name: each for each in producer.members for name in each.names}
     for taken in consumer.members:
         name = next((each for each in taken.names if each in offered), None)
@@ -197,17 +178,16 @@ def _misfit_of_records(consumer: Record, producer: Record, above: Above) -> str 
     return None
 
 
-def _is_other(consumer: Scalar | Values, producer: Scalar | Values, may_convert: bool) -> bool:
+def _is_other(consumer: Scalar, producer: Scalar, may_convert: bool) -> bool:
     """Whether a scalar cannot be decoded as another; pydantic may convert: an int from "3"."""
-    if isinstance(consumer, Scalar):
-        kinds = producer.kinds if isinstance(producer, Values) else {producer.kind}
-        return any(_is_other_kind(consumer.kind, kind, may_convert) for kind in kinds)
-    if isinstance(producer, Values):
-        known = {(type(value), value) for value in consumer.values}
-        is_known = all((type(value), value) in known for value in producer.values)
+    if consumer.values is None:
+        [taken] = consumer.kinds
+        return any(_is_other_kind(taken, kind, may_convert) for kind in producer.kinds)
+    if producer.values is not None:
+        is_known = producer.values.keys() <= consumer.values.keys()
     else:
-        is_text = producer.kind in _TEXTS and "str" in consumer.kinds
-        is_known = is_text or producer.kind in consumer.kinds
+        is_text = "str" in consumer.kinds and producer.kinds <= _TEXTS
+        is_known = is_text or producer.kinds <= consumer.kinds
     return not (is_known or consumer.is_open or may_convert)
 
 
@@ -236,33 +216,38 @@ def _structure(typed: Typed, *, of_output: bool) -> Structure:
     if origin in (Union, types.UnionType):
         return OneOf([typed.part(each) for each in arguments])
     if origin is Literal:
-        return Values(tuple(each.value if isinstance(each, Enum) else each for each in arguments))
+        return _values(each.value if isinstance(each, Enum) else each for each in arguments)
     if kind := _SCALARS.get(annotation) if isinstance(annotation, type | None) else None:
-        return Scalar(kind)
+        return Scalar({kind})
     container = origin or annotation
     if container is tuple and (len(arguments) != 2 or arguments[1] is not ...) and arguments:
-        return Tuple(tuple(typed.part(each) for each in arguments), len(arguments))
+        return Array([typed.part(each) for each in arguments], len(arguments))
     if container in (*ARRAYS, *SETS, tuple):
-        return Array(typed.part(arguments[0] if arguments else Any))
+        return Array([typed.part(arguments[0] if arguments else Any)])
     if container in MAPPINGS:
-        return Table(typed.part(arguments[1] if arguments else Any))
+        return Record((), values=typed.part(arguments[1] if arguments else Any))
     if isinstance(container, type):
         return _of_class(typed, container, of_output=of_output)
     return None
 
 
+def _values(values: Iterable[Any], *, is_open: bool = False) -> Scalar:
+    found = dict.fromkeys((type(value), value) for value in values)
+    return Scalar({_SCALARS.get(kind, "other") for kind, _ in found}, found, is_open)
+
+
 def _of_class(typed: Typed, cls: Any, *, of_output: bool) -> Structure:
     if issubclass(cls, Enum):
-        values = tuple(member.value for member in cls)
+        values = [member.value for member in cls]
         is_open = cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]
         is_plain = all(isinstance(value, str | int) for value in values)
-        return Values(values, is_open) if is_plain else None
+        return _values(values, is_open=is_open) if is_plain else None
     if issubclass(cls, pathlib.PurePath):
-        return Scalar("path")
+        return Scalar({"path"})
     if is_named_tuple(cls):
         hints, defaults = hints_of(cls), getattr(cls, "_field_defaults", {})
-        elements = tuple(typed.part(hints.get(name, Any)) for name in cls._fields)
-        return Tuple(elements, len(elements) - len(defaults))
+        elements = [typed.part(hints.get(name, Any)) for name in cls._fields]
+        return Array(elements, len(elements) - len(defaults))
     if hasattr(cls, "model_fields"):
         return _model(typed, cls, of_output=of_output)
     if is_struct(cls):
@@ -272,35 +257,26 @@ def _of_class(typed: Typed, cls: Any, *, of_output: bool) -> Structure:
     return None
 
 
-def _record(typed: Typed, cls: type) -> Structure:
+def _record(typed: Typed, cls: Any) -> Structure:
     """A dataclass, TypedDict or class of attrs."""
-    hints = _hints(typed, cls)
-    members = []
-    for name, is_required, is_odd in _fields(cls):
+    hints, members, is_odd = _hints(typed, cls), [], False
+    if is_typed_dict(cls):
+        fields = {name: name in cls.__required_keys__ for name in cls.__annotations__ | hints}
+    elif dataclasses.is_dataclass(cls):
+        found, missing = dataclasses.fields(cls), dataclasses.MISSING
+        fields = {each.name: each.default is each.default_factory is missing for each in found}
+        is_odd = not all(each.init for each in found) or len(found) < len(hints)  # InitVar
+    else:
+        given = cls.__attrs_attrs__
+        fields = {each.name: "NOTHING" in repr(each.default) for each in given}
+        is_odd = any(each.validator or each.converter or not each.init for each in given)
+    for name, is_required in fields.items():
         is_private = name.startswith("_")  # msgspec decodes it, and does not encode it
         if is_odd or name not in hints or (is_private and typed.by_pydantic):
             return None
         may_be_missing = is_private or (is_typed_dict(cls) and not is_required)
         members.append(Member(typed.part(hints[name]), (name,), is_required, may_be_missing))
     return None if is_pydantic(cls) and _has_hooks(cls) else Record(members)
-
-
-def _fields(cls: Any) -> Iterator[tuple[str, bool, bool]]:
-    """The fields of a class, whether each is required, and whether it is treated in its own way."""
-    if is_typed_dict(cls):
-        for name in cls.__annotations__ | hints_of(cls):
-            yield name, name in cls.__required_keys__, False
-    elif dataclasses.is_dataclass(cls):
-        for each in dataclasses.fields(cls):
-            missing = dataclasses.MISSING
-            is_required = each.default is missing and each.default_factory is missing
-            yield each.name, is_required, not each.init
-        if len(dataclasses.fields(cls)) < len(hints_of(cast(type, cls))):  # InitVar
-            yield "", False, True
-    else:
-        for each in cls.__attrs_attrs__:
-            is_odd = bool(each.validator or each.converter) or not each.init
-            yield each.name, "NOTHING" in repr(each.default), is_odd
 
 
 def _struct(typed: Typed, cls: Any) -> Structure:
