@@ -2,7 +2,7 @@
 The parts of a sweeper's work: when each succeeded last, when it is tried again, with how much.
 
 A part that fails loses no other one its turn. What the supervisor reads of them are numbers of the
-sweeper's heartbeat; it judges by its own clock (`core.documents.worker_problems`), since a sweeper
+sweeper's heartbeat; it judges by its own clock (`core.documents.daemon_status`), since a sweeper
 whose call hangs tells nothing. Pure.
 """
 

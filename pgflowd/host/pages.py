@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgflowd.core.documents.error_pages import ErrorPage, page_of, page_of_row, rows_of
+from pgflowd.core.documents.documentation import ErrorPage, page_of, page_of_row, rows_of
 from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.resources import shipped
 

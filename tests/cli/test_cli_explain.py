@@ -9,7 +9,7 @@ import pytest
 from support.shop import on_a_terminal
 
 from pgflowd.cli.commands.explain import CodeParam, explain
-from pgflowd.core.documents.error_pages import nearest_codes, page_of
+from pgflowd.core.documents.documentation import nearest_codes, page_of
 from pgflowd.errors import GROUPS, TITLES
 from pgflowd.host.pages import error_page
 

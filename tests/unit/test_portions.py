@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgflowd.core.documents.worker_problems import due_late_s, problems_of_sweeper
+from pgflowd.core.documents.daemon_status import ChildFacts, due_late_s, problems_of_sweeper
 from pgflowd.core.sweeper import Parts, PartState, SweeperPart, may_be_too_large, whole
 from pgflowd.core.worker.task import HEALTHY, MAX_REPORTS, FailedTurn, TurnError
 
@@ -72,7 +72,7 @@ def told(at: float = 100.0, **numbers: Any) -> dict[str, Any]:
 
 
 def judged(numbers: dict[str, Any], now: float, started_at: float = 0.0) -> list[tuple[str, str]]:
-    found = problems_of_sweeper(numbers, monotonic=now, started_at=started_at)
+    found = problems_of_sweeper(ChildFacts(1, started_at, numbers=numbers), now)
     return [(each.code, each.text) for each in found]
 
 
@@ -106,9 +106,9 @@ def test_an_error_with_a_code_of_its_own_is_told_at_once():
 def test_what_is_due_is_late_by_as_much_as_nobody_has_looked():
     numbers = told(due_late_s=0.0)
 
-    assert due_late_s(numbers, monotonic=110.0, started_at=0.0) == 0.0
-    assert due_late_s(numbers, monotonic=190.0, started_at=0.0) == 90.0
-    assert due_late_s({}, monotonic=190.0, started_at=100.0) == 90.0
+    assert due_late_s(ChildFacts(1, 0.0, numbers=numbers), 110.0) == 0.0
+    assert due_late_s(ChildFacts(1, 0.0, numbers=numbers), 190.0) == 90.0
+    assert due_late_s(ChildFacts(1, 100.0), 190.0) == 90.0
     numbers["due_late_s"] = 40.0
     assert judged(numbers, 110.0) == [("E331", "what is due is late by 40s")]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.covers import covers
 
-from pgflowd.core.documents.worker_problems import problems_of_worker
+from pgflowd.core.documents.daemon_status import ChildFacts, problems_of_worker
 
 RUN = "018f0000-0000-7000-8000-0000deadbeef"
 
@@ -17,8 +17,10 @@ def codes(numbers: dict[str, Any], **changes: Any) -> list[str]:
 
 
 def judged(numbers: dict[str, Any], **changes: Any):
-    facts = {"age_s": 0.0, "up_s": 3600.0, "late_s": 30.0, "max_concurrency": 10, **changes}
-    return list(problems_of_worker(numbers, **facts))
+    facts = {"age_s": 0.0, "up_s": 3600.0, "late_s": 30.0, **changes}
+    heard_at, started_at = -facts["age_s"], -facts["up_s"]
+    worker = ChildFacts(1, started_at, None, 10, numbers, heard_at, facts["late_s"])
+    return list(problems_of_worker(worker, 0.0))
 
 
 WAITING = {"queued": 500, "oldest_queued_s": 900.0, "queue_age_s": 2.0, "running": 3}

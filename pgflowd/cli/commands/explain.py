@@ -17,10 +17,10 @@ from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import ParamType
 from pgflowd.cli.terminal.page_view import code_lines, show_page
-from pgflowd.core.documents.error_pages import (
+from pgflowd.core.documents.documentation import (
     ErrorPage,
     ListedCode,
-    found_in,
+    codes_with,
     listed_codes,
     nearest_codes,
 )
@@ -74,7 +74,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     if near := nearest_codes(words):
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
         raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
-    codes = found_in(error_texts(), words) if words else list(TITLES)
+    codes = codes_with(error_texts(), words) if words else list(TITLES)
     if not codes:
         shown = one_line(words, 60)
         raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")

@@ -19,9 +19,8 @@ import click
 
 from pgflowd.cli.terminal.screen import Screen, columns, emit
 from pgflowd.core.documents.documentation import FoundText, TableOfContents
-from pgflowd.core.documents.error_pages import group_of
 from pgflowd.core.redact import safe_lines
-from pgflowd.errors import TITLES
+from pgflowd.errors import GROUPS, TITLES
 
 _WIDE = 72  # columns from which topics have a column of their own
 _SHORT = 24  # columns; a longer topic stands on a line of its own
@@ -82,7 +81,7 @@ def code_lines(codes: Iterable[str], screen: Screen) -> Iterator[str]:
     """Codes with their titles, below what they are about."""
     groups: dict[str, list[str]] = {}
     for code in codes:
-        groups.setdefault(group_of(code), []).append(code)
+        groups.setdefault(GROUPS[code[1]], []).append(code)
     for number, (group, members) in enumerate(groups.items()):
         if number:
             yield ""

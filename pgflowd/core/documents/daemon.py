@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 from pgflowd.core.documents import Format, Inline, Presence, Words
@@ -23,8 +23,20 @@ ChildWord = Annotated[
 ]
 
 
+class Since(NamedTuple):
+    """The field is the time since a moment; the child has sent that under this key."""
+
+    key: str
+
+
+class Total(NamedTuple):
+    """The field has what all children sent, added up by key; these keys always."""
+
+    keys: tuple[str, ...]
+
+
 class ChildStatus(TypedDict):
-    """A child of the supervisor, and its process."""
+    """A child of the supervisor, and its process. What a kind adds, it sends under these keys."""
 
     state: ChildWord
     pid: int | None
@@ -34,16 +46,19 @@ class ChildStatus(TypedDict):
 
 class ListenerStatus(ChildStatus):
     reconnects: Annotated[int, "how often it lost its connection"]
-    last_notification_s: Annotated[float | None, "since the last notification"]
+    last_notification_s: Annotated[
+        float | None, "since the last notification", Since("last_notification_at")
+    ]
     wakes_1m: Annotated[
         dict[str, int],
         "wakes of the last minute, by reason: `notification`, `fallback` and others",
+        Total(("notification", "fallback")),
     ]
 
 
 class SweeperStatus(ChildStatus):
     interval_s: Annotated[float | None, "between two sweeps"]
-    last_sweep_s: Annotated[float | None, "since the last one"]
+    last_sweep_s: Annotated[float | None, "since the last one", Since("last_sweep_at")]
     recovered_24h: Annotated[int | None, "how many tasks it queued again within a day"]
     given_up_24h: Annotated[int | None, "how many it failed for good"]
     due_late_s: Annotated[
@@ -54,7 +69,7 @@ class SweeperStatus(ChildStatus):
 class HttpStatus(ChildStatus):
     listen: Annotated[str | None, "where it listens"]
     requests: Annotated[int, "how many it answered"]
-    last_request_s: Annotated[float | None, "since the last one"]
+    last_request_s: Annotated[float | None, "since the last one", Since("last_request_at")]
 
 
 class ExporterStatus(ChildStatus):

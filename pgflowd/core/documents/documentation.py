@@ -1,9 +1,13 @@
 """
-The documentation, as `pgflowd docs` shows it: its contents, its topics, and where words stand.
+The documentation, as `pgflowd docs` shows it: its contents, its topics, and where words stand; and
+what is written about a code, as `pgflowd explain` and the dashboard show it.
 
 The contents are those of docs/index.md: a heading for each part, and below it a list of pages, each
 a link and a sentence. A topic is the name of a page, with its directory if another page has
 the same name. Paths of pages begin below docs/.
+
+Each code has a row in the table of docs/errors/README.md; one whose example is worth reading has a
+page there instead: a title, texts, and at the end the links to what is related.
 """
 
 from __future__ import annotations
@@ -11,13 +15,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated
+from itertools import chain, zip_longest
+from typing import Annotated, NamedTuple
 
 from pgflowd.core.documents import Hidden
 from pgflowd.core.text import CUT, cut, has_words
+from pgflowd.errors import GROUPS, TITLES
 
 INDEX = "index.md"
 LINK = re.compile(r"!?\[(?P<text>(?:`[^`]*`|[^\]`])*)\]\((?P<target>[^)\s]+)\)")
@@ -87,11 +93,10 @@ class TableOfContents:
     def nearest(self, word: str) -> list[ListedPage]:
         """The pages whose topics are most like a word that is none."""
         wanted = word.casefold().removesuffix(".md").rpartition("/")[2]
-        by_name: dict[str, list[ListedPage]] = {}
-        for page in self.pages:
-            by_name.setdefault(_name(page.path), []).append(page)
-        close = get_close_matches(wanted[:100], by_name, n=_MAX_NEAREST)
-        return [page for name in close for page in by_name[name]][:_MAX_NEAREST]
+        names = {_name(page.path): None for page in self.pages}
+        close = get_close_matches(wanted[:100], names, n=_MAX_NEAREST)
+        found = [page for name in close for page in self.pages if _name(page.path) == name]
+        return found[:_MAX_NEAREST]
 
 
 def found_in(pages: Sequence[tuple[ListedPage, str]], words: str) -> list[FoundText]:
@@ -102,24 +107,32 @@ def found_in(pages: Sequence[tuple[ListedPage, str]], words: str) -> list[FoundT
     Each page is shown where it has the words best.
     """
     wanted = words.split()
-    in_titles, in_headings = list[FoundText](), list[FoundText]()
-    in_texts, in_pages = list[FoundText](), list[FoundText]()
+    ranks: list[list[FoundText]] = [[], [], [], []]
     for page, text in pages:
         if has_words(f"{page.title} {page.topic}", wanted):
-            in_titles.append(FoundText(page.topic, page.title, None, page.about))
+            ranks[0].append(FoundText(page.topic, page.title, None, page.about))
         elif has_words(text, wanted):
-            texts = list(_texts(text))
-            if places := _below_headings(texts, wanted):
-                found = in_headings
-            elif places := _with_words(texts, wanted):
-                found = in_texts
-            else:
-                places, found = _with_words(texts, wanted[:1]), in_pages
-            found += [
+            rank, places = _places(list(_texts(text)), wanted)
+            ranks[rank] += [
                 FoundText(page.topic, page.title, heading, _around(shown, wanted))
                 for heading, shown in places[:_MOST_OF_A_PAGE]
             ]
-    return [*in_titles, *in_headings, *in_texts, *in_pages]
+    return list(chain.from_iterable(ranks))
+
+
+def _places(
+    texts: Sequence[_PlacedText], wanted: Sequence[str]
+) -> tuple[int, Sequence[_PlacedText]]:
+    """The best places of a page that has the words, and how good they are."""
+    below: dict[str | None, str] = {}  # the first text below each heading that has them
+    for heading, text in texts:
+        if heading and text != heading and has_words(heading, wanted):
+            below.setdefault(heading, text)
+    if below:
+        return 1, list(below.items())
+    if found := [each for each in texts if has_words(each[1], wanted)]:
+        return 2, found
+    return 3, [each for each in texts if has_words(each[1], wanted[:1])]
 
 
 def page_of_link(page: str, target: str) -> str | None:
@@ -171,22 +184,97 @@ def _plain(text: str) -> str:
     return _MARKS.sub("", LINK.sub(r"\g<text>", text)).removesuffix("|").rstrip()
 
 
-def _below_headings(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
-    """The first text below each heading that has the words."""
-    first: dict[str, str] = {}
-    for heading, text in texts:
-        if heading and text != heading and has_words(heading, wanted):
-            first.setdefault(heading, text)
-    return list(first.items())
-
-
-def _with_words(texts: Sequence[_PlacedText], wanted: Sequence[str]) -> list[_PlacedText]:
-    return [(heading, text) for heading, text in texts if has_words(text, wanted)]
-
-
 def _around(text: str, wanted: Sequence[str]) -> str:
     """The part of a text that has the first of the words."""
     at = max(text.casefold().find(wanted[0].casefold()), 0)
     begin = text.find(" ", at - _BEFORE_CHARS) + 1 if at > _BEFORE_CHARS else 0
     shown = text[begin:] if begin <= at else text[at:]
     return cut(f"{CUT}{shown}" if len(shown) < len(text) else shown, _MAX_CHARS)
+
+
+# What is written about codes.
+_SEE_ALSO = "\n## See also\n"
+_ROW = re.compile(r"^\| ([EW]\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ErrorPage:
+    """`group` says what codes of this kind are about; `pages` are files of docs/."""
+
+    code: str
+    title: str
+    group: Annotated[str, "what such codes are about"]
+    text: Annotated[str, "Markdown: below the title, above what is related"]
+    related: Annotated[Sequence[str], "other codes"] = ()
+    pages: Annotated[Sequence[str], "files of the documentation"] = ()
+
+    @property
+    def markdown(self) -> str:
+        """The whole page; what is related is named by commands."""
+        parts = [f"# {self.code}: {self.title}", self.text]
+        commands = [f"- `pgflowd explain {code}`: {TITLES[code]}" for code in self.related]
+        names = [page.removeprefix("docs/").removesuffix(".md") for page in self.pages]
+        commands += [f"- `pgflowd docs {name}`" for name in names]
+        parts += [_SEE_ALSO.strip(), "\n".join(commands)] if commands else []
+        return "\n\n".join(parts)
+
+
+class ListedCode(NamedTuple):
+    """A code in a list."""
+
+    code: str
+    title: str
+    group: Annotated[str, "what such codes are about"]
+
+
+def listed_codes(codes: Iterable[str]) -> list[ListedCode]:
+    return [ListedCode(code, TITLES[code], GROUPS[code[1]]) for code in codes]
+
+
+def rows_of(text: str) -> dict[str, tuple[str, str]]:
+    """What happened and what to do, by the codes that have no page of their own."""
+    return {code: (happened, remedy) for code, happened, remedy in _ROW.findall(text)}
+
+
+def page_of_row(code: str, row: tuple[str, str]) -> ErrorPage:
+    happened = row[0].removeprefix(f"{TITLES[code]}. ")
+    return ErrorPage(*listed_codes([code])[0], f"{happened}\n\n## What to do\n\n{row[1]}")
+
+
+def page_of(code: str, text: str) -> ErrorPage:
+    """The page of a code, from its Markdown; ValueError if it has another title."""
+    first, _, rest = text.partition("\n")
+    if first != f"# {code}: {TITLES[code]}":
+        raise ValueError(f"the page of {code} does not begin with its title")
+    said, _, see_also = rest.partition(_SEE_ALSO)
+    links = [(link["text"], link["target"]) for link in LINK.finditer(see_also)]
+    others = [target for text, target in links if text not in TITLES]
+    return ErrorPage(
+        *listed_codes([code])[0],
+        said.strip(),
+        [text for text, _ in links if text in TITLES],
+        [f"docs/{page}" for each in others if (page := page_of_link(f"errors/{code}.md", each))],
+    )
+
+
+def codes_with(pages: Mapping[str, str], words: str) -> list[str]:
+    """The codes whose pages have all these words; those with all of them in the title first."""
+    wanted = words.split()
+    in_title = [code for code in pages if has_words(TITLES[code], wanted)]
+    in_page = [code for code, text in pages.items() if has_words(text, wanted)]
+    return list(dict.fromkeys([*in_title, *in_page]))
+
+
+def nearest_codes(word: str) -> list[str]:
+    """The three codes that are most like one that does not exist; none for other words."""
+    if not re.fullmatch(r"[A-Za-z]?\d{1,5}", word):
+        return []
+    letter, digits = word[:1].upper(), re.sub(r"\D", "", word)
+
+    def distance(code: str) -> tuple[int, int, int, bool]:
+        differing = sum(one != other for one, other in zip_longest(code[1:], digits))
+        is_moved = sorted(code[1:]) == sorted(digits)
+        apart = abs(int(code[1:]) - int(digits))
+        return min(differing, 1 if is_moved else 9), code[1] != digits[0], apart, code[0] != letter
+
+    return sorted(TITLES, key=distance)[:3]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from pgflowd.core import messages as msg
@@ -19,36 +18,16 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.text import duration
 
 
-class FieldSource(Enum):
-    """How a field of the status document comes from the numbers of heartbeats."""
-
-    NUMBER = "the child's number"
-    AGE = "the time since the child's number, which is a moment"
-    LATE = "the child's number, or for how long it has done nothing about it"
-    TOTAL = "the numbers of all children, added up by key"
-
-
-@dataclass(frozen=True)
-class StatusField:
-    """A field of a child's part of the status document."""
-
-    name: str
-    key: str  # in the numbers
-    source: FieldSource = FieldSource.NUMBER
-    default: Any = None
-
-
 @dataclass(frozen=True, eq=False)
 class ChildKind:
     """One kind of children."""
 
-    name: str  # in ids, titles, log records and the status document
+    name: str  # in ids, titles, log records and the status (`core.documents.daemon`)
     sends: tuple[type[Message], ...]
     receives: tuple[type[Message], ...] = ()  # besides Drain and QuickStop
     is_group: bool = False  # one child per flow or entry
     death_signal: signal.Signals = signal.SIGKILL  # when the supervisor ends
     depends_on: Callable[[Settings], object] = lambda settings: None  # a change replaces the child
-    status: tuple[StatusField, ...] = ()
     summary: Callable[[Mapping[str, Any]], list[str]] = lambda status: []  # of its status, as text
     is_observer: bool = False  # beside the tree (docs/background/supervision.md, rule 50)
     is_wanted: Callable[[Settings], bool] = lambda settings: True  # else there is no process
@@ -122,13 +101,6 @@ LISTENER = ChildKind(
         msg.ConnectionsLeft,
     ),
     depends_on=_listener_settings,
-    status=(
-        StatusField("reconnects", "reconnects", default=0),
-        StatusField("last_notification_s", "last_notification_at", FieldSource.AGE),
-        StatusField(
-            "wakes_1m", "wakes_1m", FieldSource.TOTAL, default={"notification": 0, "fallback": 0}
-        ),
-    ),
     summary=_listener_summary,
 )
 WORKER = ChildKind(
@@ -179,24 +151,12 @@ SWEEPER = ChildKind(
         msg.ConnectionRefused,
     ),
     depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),
-    status=(
-        StatusField("interval_s", "interval_s"),
-        StatusField("last_sweep_s", "last_sweep_at", FieldSource.AGE),
-        StatusField("recovered_24h", "recovered_24h"),
-        StatusField("given_up_24h", "given_up_24h"),
-        StatusField("due_late_s", "due_late_s", FieldSource.LATE),
-    ),
     summary=_sweeper_summary,
 )
 HTTP = ChildKind(
     "http",
     sends=(msg.Ready, msg.Heartbeat, msg.Failed),
     depends_on=lambda settings: settings.http,
-    status=(
-        StatusField("listen", "listen"),
-        StatusField("requests", "requests", default=0),
-        StatusField("last_request_s", "last_request_at", FieldSource.AGE),
-    ),
     summary=_http_summary,
     is_observer=True,
     is_wanted=lambda settings: bool(settings.http.listen),
@@ -205,11 +165,6 @@ EXPORTER = ChildKind(
     "exporter",
     sends=(msg.Ready, msg.Heartbeat, msg.Failed),
     depends_on=lambda settings: settings.telemetry.service_name or settings.pgflowd.name,
-    status=(
-        StatusField("endpoint", "endpoint"),
-        StatusField("spans", "spans", default={}),
-        StatusField("queued", "queued", default=0),
-    ),
     summary=_exporter_summary,
     is_observer=True,
     is_wanted=lambda settings: settings.telemetry.is_on,

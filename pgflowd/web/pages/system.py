@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pgflowd.core.documents import Hidden, Inline, Named, shown
+from pgflowd.core.documents import Hidden, Inline, shown
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
-from pgflowd.core.documents.error_pages import (
+from pgflowd.core.documents.documentation import (
     ErrorPage,
     ListedCode,
-    found_in,
-    group_of,
+    codes_with,
     listed_codes,
     nearest_codes,
 )
@@ -86,19 +85,14 @@ MAX_WORDS_CHARS = 200
 class ShownCodes:
     """The codes whose pages have some words, or all."""
 
-    codes: Hidden[Sequence[str]]
+    codes: Annotated[list[ListedCode], "the codes that were found"]
 
     @property
-    @shown
-    def found(self) -> Annotated[list[ListedCode], Named("codes"), "the codes that were found"]:
-        return listed_codes(self.codes)
-
-    @property
-    def groups(self) -> dict[str, list[tuple[str, str]]]:
-        """Code and title of each, by what they are about."""
-        groups: dict[str, list[tuple[str, str]]] = {}
+    def groups(self) -> dict[str, list[ListedCode]]:
+        """They by what they are about."""
+        groups: dict[str, list[ListedCode]] = {}
         for code in self.codes:
-            groups.setdefault(group_of(code), []).append((code, TITLES[code]))
+            groups.setdefault(code.group, []).append(code)
         return groups
 
 
@@ -111,7 +105,7 @@ class Explained:
 
 def codes(request: PageRequest) -> ShownCodes:
     words = (request.word("words") or "")[:MAX_WORDS_CHARS]
-    return ShownCodes(found_in(error_texts(), words) if words else list(TITLES))
+    return ShownCodes(listed_codes(codes_with(error_texts(), words) if words else TITLES))
 
 
 def explained(request: PageRequest) -> Explained:
