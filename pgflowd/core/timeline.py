@@ -21,7 +21,6 @@ from pgflowd.core.documents.runs import (
     FailedAttempt,
     Run,
     RunWithStates,
-    StepState,
     TaskProgress,
     TimelineEntry,
 )
@@ -81,6 +80,7 @@ _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 # in place of the start of a run that prints, and so has one
 _NEVER = datetime.fromtimestamp(0, UTC)
 RUN_UNDOING = f"run:{RunStatus.UNDOING}"
+_UNDO_FAILED = f"undo:{RunStatus.UNDO_FAILED}"  # of a step
 
 
 def timeline_of(
@@ -92,13 +92,85 @@ def timeline_of(
     """All entries of a run so far, its start first and its end last."""
     if run.started_at is None:  # it has not begun, or never did
         return list(_end(run))
-    inner = [entry for state in run.steps.values() for entry in _of_step(run, state)]
-    inner += [_of_failure(run, each) for each in failures if _is_shown(each.outcome)]
-    inner += [_of_wait(run, each) for each in waits]
-    inner += [_of_progress(run, each) for each in progress]
+    inner = [*_of_steps(run), *_of_tasks(run, failures, waits, progress)]
     inner.sort(key=lambda entry: (entry.at, _rank(entry)))
-    start = _entry(run, f"run:{RunStatus.STARTED}", run.started_at)
-    return [start, *inner, *_end(run)]
+    return [_entry(run, f"run:{RunStatus.STARTED}", run.started_at), *inner, *_end(run)]
+
+
+def _of_steps(run: RunWithStates) -> Iterator[TimelineEntry]:
+    for step, state in run.steps.items():
+        tasks = state.initial_tasks
+        if state.started_at is not None:
+            yield _entry(run, _STARTED, state.started_at, step=step, tasks=tasks)
+        if state.status.is_end and state.ended_at is not None:
+            yield _entry(
+                run,
+                f"step:{state.status}",
+                state.ended_at,
+                step=step,
+                tasks=tasks,
+                took_s=between(state.started_at, state.ended_at),
+                output=state.output,
+                error=state.error or state.skip_reason,
+            )
+
+
+def _of_tasks(
+    run: RunWithStates,
+    failures: Iterable[FailedAttempt],
+    waits: Iterable[OpenTask],
+    progress: Iterable[TaskProgress],
+) -> Iterator[TimelineEntry]:
+    tasks = {step: state.initial_tasks for step, state in run.steps.items()}
+    for each in failures:
+        # a late or lost report changed nothing in the run
+        if each.outcome.is_failure or each.outcome in (Outcome.STALLED, Outcome.RELEASED):
+            yield _entry(
+                run,
+                f"task:{each.outcome}",
+                each.ended_at,
+                step=each.step_slug,
+                task=each.task_index,
+                attempt=each.attempt,
+                max_attempts=each.max_attempts,
+                took_s=between(each.started_at, each.ended_at),
+                error=each.error,
+                traceback=each.traceback,
+                next_at=each.next_at,
+            )
+    for task in waits:
+        yield _entry(
+            run,
+            WAITING,
+            task.since,
+            step=task.step_slug,
+            task=task.task_index,
+            tasks=tasks.get(task.step_slug),
+            next_at=task.until,
+            text=wait_text(task, task.since),
+            ends_by=ends_by(task),
+        )
+    for told in progress:
+        yield _entry(
+            run,
+            PROGRESS,
+            told.progress.at or run.started_at or _NEVER,
+            step=told.step_slug,
+            task=told.task_index,
+            tasks=tasks.get(told.step_slug),
+            attempt=told.attempt,
+            text=told.progress.words,
+            progress=told.progress,
+        )
+
+
+def _rank(entry: TimelineEntry) -> int:
+    """The order of entries of one transaction: a failure, an end, then a start."""
+    if entry.event.startswith("task:"):
+        return 0
+    if entry.event == _STARTED:
+        return 2
+    return 1 if entry.took_s else 3
 
 
 def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
@@ -139,88 +211,6 @@ def reason(run: RunWithStates) -> str | None:
     if failed and run.status is RunStatus.FAILED:
         return f"{failed[0].step_slug}: {failed[0].error or run.error or 'no text'}"
     return run.error
-
-
-def _is_shown(outcome: Outcome) -> bool:
-    """A late or lost report changed nothing in the run."""
-    return outcome.is_failure or outcome in (Outcome.STALLED, Outcome.RELEASED)
-
-
-def _rank(entry: TimelineEntry) -> int:
-    """The order of entries of one transaction: a failure, an end, then a start."""
-    if entry.event.startswith("task:"):
-        return 0
-    if entry.event == _STARTED:
-        return 2
-    return 1 if entry.took_s else 3
-
-
-def _of_step(run: RunWithStates, state: StepState) -> Iterable[TimelineEntry]:
-    step, tasks = state.step_slug, state.initial_tasks
-    if state.started_at is not None:
-        yield _entry(run, _STARTED, state.started_at, step=step, tasks=tasks)
-    if state.status.is_end and state.ended_at is not None:
-        yield _entry(
-            run,
-            f"step:{state.status}",
-            state.ended_at,
-            step=step,
-            tasks=tasks,
-            took_s=between(state.started_at, state.ended_at),
-            output=state.output,
-            error=state.error or state.skip_reason,
-        )
-
-
-def _of_failure(run: Run, failure: FailedAttempt) -> TimelineEntry:
-    return _entry(
-        run,
-        f"task:{failure.outcome}",
-        failure.ended_at,
-        step=failure.step_slug,
-        task=failure.task_index,
-        attempt=failure.attempt,
-        max_attempts=failure.max_attempts,
-        took_s=between(failure.started_at, failure.ended_at),
-        error=failure.error,
-        traceback=failure.traceback,
-        next_at=failure.next_at,
-    )
-
-
-def _of_wait(run: RunWithStates, task: OpenTask) -> TimelineEntry:
-    state = run.steps.get(task.step_slug)
-    return _entry(
-        run,
-        WAITING,
-        task.since,
-        step=task.step_slug,
-        task=task.task_index,
-        tasks=state and state.initial_tasks,
-        next_at=task.until,
-        text=wait_text(task, task.since),
-        ends_by=ends_by(task),
-    )
-
-
-def _of_progress(run: RunWithStates, told: TaskProgress) -> TimelineEntry:
-    state = run.steps.get(told.step_slug)
-    return _entry(
-        run,
-        PROGRESS,
-        told.progress.at or run.started_at or _NEVER,
-        step=told.step_slug,
-        task=told.task_index,
-        tasks=state and state.initial_tasks,
-        attempt=told.attempt,
-        text=told.progress.words,
-        progress=told.progress,
-    )
-
-
-def undo_event(status: RunStatus) -> str:
-    """The event of a step that is undone, or could not be."""
-    return f"undo:{status}"
 
 
 def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
@@ -268,7 +258,7 @@ def undo_timeline(
     ended_at = run.undo_wanted_at if undo is None else undo.ended_at
     if run.has_ended and ended_at is not None:
         took_s = between(run.undo_wanted_at, ended_at)
-        failed = [each for each in found if each.event == undo_event(RunStatus.UNDO_FAILED)]
+        failed = [each for each in found if each.event == _UNDO_FAILED]
         end = TimelineEntry(
             f"run:{run.status}", "", "", ended_at, took_s or 0.0, took_s=took_s,
             error=f"{failed[0].step}: {failed[0].error}" if failed else None,
@@ -298,10 +288,10 @@ def _told_of_step(entry: TimelineEntry, undo: RunWithStates | None) -> TimelineE
     outputs = entry.output if isinstance(entry.output, list) else [entry.output]
     errors = [each[FAILURE_MARK].get("message", "") for each in outputs
               if isinstance(each, dict) and isinstance(each.get(FAILURE_MARK), dict)]  # fmt: skip
-    status = RunStatus.UNDO_FAILED if errors else RunStatus.UNDONE
+    event = _UNDO_FAILED if errors else f"undo:{RunStatus.UNDONE}"
     of = f"{len(errors)} of {len(indexes)}: " if len(indexes) > 1 else ""
     error = f"{of}{errors[0]}" if errors else None
-    return replace(entry, event=undo_event(status), output=None, error=error)
+    return replace(entry, event=event, output=None, error=error)
 
 
 def _plan(undo: RunWithStates | None) -> dict[str, list[int]]:

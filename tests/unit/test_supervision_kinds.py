@@ -9,6 +9,7 @@ import pytest
 
 import pgflowd
 from pgflowd.core import messages
+from pgflowd.core.documents.daemon import SingleChildren
 from pgflowd.core.supervision.kinds import (
     DISCOVERY,
     OBSERVER_KINDS,
@@ -62,4 +63,5 @@ def test_each_message_of_a_child_is_sent_by_a_kind():
 
 
 def test_each_single_child_has_its_part_of_the_status():
-    assert all(kind.status and kind.summary({}) for kind in SINGLE_KINDS)
+    assert {kind.name for kind in SINGLE_KINDS} == SingleChildren.__annotations__.keys()
+    assert all(kind.summary({}) for kind in SINGLE_KINDS)
