@@ -150,8 +150,9 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
         with starting(flow_slug) as trace:
-            operation = operations.start_followed(flow_slug, input, run_id, key, wishes, trace)
-            run = await self._perform(operation)
+            run = await self._perform(
+                operations.start(flow_slug, input, run_id, key, wishes, trace, is_awaited=True)
+            )
         was_started = not wishes and key is None and trace is None
         follower = Follower([Glance(run.run_id)], timeout, was_started=was_started)
         return run if run.has_ended else await self._wait(follower)

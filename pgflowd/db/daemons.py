@@ -17,17 +17,21 @@ from typing import Any
 
 from pgflowd.core.documents import encoded
 from pgflowd.core.documents.daemons import ListedDaemon, SharedSetting, told_status
-from pgflowd.core.finding import Finding, error, ok, warning
 from pgflowd.core.json import decode
 from pgflowd.core.server_connections import (
     ConnectionHolder,
     Holder,
     ServerConnections,
-    full_problem,
-    shortage,
 )
 from pgflowd.core.statuses import DaemonState
-from pgflowd.db.query import Query, Rows, SyncConnection, execute, only, uuid_of
+from pgflowd.db.query import (
+    Query,
+    Rows,
+    columns_of,
+    document_of,
+    documents,
+    only,
+)
 
 DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
 
@@ -39,12 +43,10 @@ def tell_daemon(status: str) -> Query[None]:
 
 def list_daemons(*, only_problems: bool = False) -> Query[list[ListedDaemon]]:
     """Return the daemons of all machines; perhaps with nothing of their status but problems."""
-
-    def read(rows: Rows) -> list[ListedDaemon]:
-        return [_listed(ListedDaemon(*row)) for row in rows]
-
     status = "jsonb_build_object('problems', status -> 'problems')" if only_problems else "status"
-    return Query(_DAEMONS.format(status=status), (), read)
+    columns = {"living_workers": "living", "held_tasks": "tasks", "status": f"({status})::text"}
+    sql = f"select {columns_of(ListedDaemon, **columns)} from pgflowd.daemons()"
+    return Query(sql, (), lambda rows: list(map(_listed, rows)))
 
 
 def look_at_daemons() -> Query[None]:
@@ -52,31 +54,17 @@ def look_at_daemons() -> Query[None]:
     return Query("select pgflowd.look_at_daemons()", (), lambda rows: None)
 
 
-_DAEMONS = """
-select daemon_id, name, host, pid, version, started_at, heartbeat_at, age_s, state, is_silent,
-       living, tasks, lapses_in_s, {status}::text
-  from pgflowd.daemons()
-"""
-
-
-def _listed(row: ListedDaemon) -> ListedDaemon:
-    """A row whose columns are as the database has them."""
-    status = told_status(_decoded(row.status))
-    status |= {
-        "id": str(row.daemon_id),
-        "started_at": encoded(row.started_at.replace(microsecond=0)),
-    }
-    state = row.state if row.state in list(DaemonState) else DaemonState.DEGRADED
-    daemon_id = uuid_of(row.daemon_id)
-    return replace(row, daemon_id=daemon_id, state=DaemonState(state), status=status)
-
-
-def _decoded(text: Any) -> Any:
-    """A status document; of one that is nested too deep nothing."""
+def _listed(row: Sequence[Any]) -> ListedDaemon:
+    """A daemon; of what it has told nothing, if that is nested too deep."""
+    *columns, text = row
+    one = document_of(ListedDaemon, (*columns, None))
     try:
-        return decode(text)
+        told = decode(text)
     except RecursionError:
-        return None
+        told = None
+    about = {"id": str(one.daemon_id), "started_at": encoded(one.started_at.replace(microsecond=0))}
+    state = one.state if one.state in list(DaemonState) else DaemonState.DEGRADED
+    return replace(one, state=state, status=told_status(told) | about)
 
 
 # connections that the server allows, and who holds them; `core.server_connections` judges them
@@ -84,25 +72,13 @@ def _decoded(text: Any) -> Any:
 
 def server_connections(*, is_ours: bool = True) -> Query[ServerConnections]:
     """Return what is allowed and left. `is_ours`: the connection that asks is one of the daemon."""
-    return Query(_READ, (is_ours,), _read)
 
+    def read(rows: Rows) -> ServerConnections:
+        allowed, left = rows[0][:2]
+        holders = [ConnectionHolder(*row[2:]) for row in rows if row[2] is not None]
+        return ServerConnections(allowed, left, holders)
 
-def finding_of_connections(conn: SyncConnection, name: str, max_connections: int) -> Finding:
-    """Compare what the daemon of this name may still open with what the server has left."""
-    server = execute(conn, server_connections(is_ours=False))
-    held = server.held_by_daemon(name)
-    problem = full_problem(server) or shortage(server, daemon=max_connections or held, held=held)
-    if problem:
-        found = warning if problem.is_warning else error
-        return found(problem.text, problem.next or "", problem.code)
-    named = f"; {server.named}" if server.named else ""
-    return ok(f"{server.left} of {server.allowed} are free{named}")
-
-
-def _read(rows: Rows) -> ServerConnections:
-    allowed, left = rows[0][:2]
-    holders = [ConnectionHolder(*row[2:]) for row in rows if row[2] is not None]
-    return ServerConnections(allowed, left, holders)
+    return Query(_READ, (is_ours,), read)
 
 
 # -1 means no limit; superusers have none. Background processes of the server have no user, or
@@ -139,7 +115,7 @@ select least(server, role, database),
 
 def list_settings() -> Query[list[SharedSetting]]:
     """Return every setting, with what it takes."""
-    return Query("select * from pgflowd.list_settings()", (), _read_settings)
+    return documents(SharedSetting, "pgflowd.list_settings()")
 
 
 def set_setting(name: str, value: Any) -> Query[Any]:
@@ -151,10 +127,6 @@ def set_setting(name: str, value: Any) -> Query[Any]:
 def tell_core(replaced: list[str]) -> Query[None]:
     """Keep which functions of schema pgflow are not ours: while there are some, claims refuse."""
     return Query("select pgflowd.tell_core(%s::text[])", (replaced,), lambda _: None)
-
-
-def _read_settings(rows: Rows) -> list[SharedSetting]:
-    return [SharedSetting(name, decode(value), *others) for name, value, *others in rows]
 
 
 def queue_share() -> Query[float]:
@@ -169,12 +141,13 @@ def queue_share() -> Query[float]:
 
 def oldest_transactions(old_s: float, max_rows: int) -> Query[Sequence[Holder]]:
     """Return open transactions of all databases, the oldest first."""
-    return Query(_OLDEST, (old_s, old_s, max_rows), _holders)
+    return Query(_OLDEST, (old_s, old_s, max_rows), lambda rows: [Holder(*row) for row in rows])
 
 
 def oldest_snapshots(transactions: int, max_rows: int) -> Query[Sequence[Holder]]:
     """Return what keeps dead rows of this database since so many transactions or more."""
-    return Query(_SNAPSHOTS, (transactions, max_rows), _holders)
+    params = (transactions, max_rows)
+    return Query(_SNAPSHOTS, params, lambda rows: [Holder(*row) for row in rows])
 
 
 def idle_slots(least_bytes: int) -> Query[list[tuple[Holder, int]]]:
@@ -182,10 +155,6 @@ def idle_slots(least_bytes: int) -> Query[list[tuple[Holder, int]]]:
     return Query(
         _SLOTS, (least_bytes,), lambda rows: [(Holder("slot", row[0]), row[1]) for row in rows]
     )
-
-
-def _holders(rows: Rows) -> list[Holder]:
-    return [Holder(*row) for row in rows]
 
 
 _OLDEST = """

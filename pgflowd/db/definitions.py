@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import starmap
 from typing import Any, NamedTuple
 
 import psycopg
@@ -25,7 +24,7 @@ from pgflowd.core.json import decode
 from pgflowd.core.text import counted
 from pgflowd.core.undo import PREFIX
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, Rows, execute, fetch_value, only
+from pgflowd.db.query import Query, document_of, documents, execute, fetch_value, only
 from pgflowd.db.schedules import taken_names
 from pgflowd.errors import DatabaseError, Problem
 
@@ -58,7 +57,7 @@ def served_versions(conn: Connection) -> list[tuple[str, dict[str, int | None]]]
 def versions_of(name: str, shape: Shape | None = None) -> Query[list[Version]]:
     """Return the versions of a flow, oldest first; none if its shape has never changed."""
     params = (name, None if shape is None else json.dumps(shape))
-    return Query(_VERSIONS_OF, params, lambda rows: list(starmap(Version, rows)))
+    return documents(Version, "pgflowd.versions_of(%s, %s::jsonb)", params, number="version")
 
 
 def current_flow(name: str) -> Query[str]:
@@ -89,10 +88,6 @@ def _text(value: str | bytes) -> str:
 
 
 _SERVED_VERSIONS = "select name, flow_slugs, open_runs from pgflowd.served_versions()"
-_VERSIONS_OF = """
-select version, flow_slug, is_current, deployed_at, deployed_by, code, has_shape
-  from pgflowd.versions_of(%s, %s::jsonb)
-"""
 _DEPLOY_VERSION = """
 select flow_slug, is_new
   from pgflowd.deploy_version(%s, %s::jsonb, session_user, %s, %s)
@@ -361,13 +356,10 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
 def option_values(slug: str, shape: Shape) -> Query[list[OptionValues]]:
     """Return the options of which code, database and last deployment do not say the same."""
 
-    def read(rows: Rows) -> list[OptionValues]:
-        return [
-            OptionValues(step, key, decode(code), decode(deployed), decode(known), *tuned)
-            for step, key, code, deployed, known, *tuned in rows
-        ]
-
-    return Query(_OPTION_VALUES, (slug, json.dumps(shape)), read)
+    params = (slug, json.dumps(shape))
+    return Query(
+        _OPTION_VALUES, params, lambda rows: [document_of(OptionValues, row) for row in rows]
+    )
 
 
 def set_option(slug: str, step: str, key: str, value: Any) -> Query[Any]:

@@ -20,27 +20,30 @@ from pgflowd.core.finding import Finding, Section, error, ok, warning
 from pgflowd.core.server_connections import (
     MANY_TRANSACTIONS,
     MAX_HOLDERS,
+    full_problem,
     is_harmful,
     is_overfull,
     queue_problem,
+    shortage,
     snapshot_problem,
 )
 from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
+from pgflowd.core.undecided import CYCLE, problem_of
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.daemons import (
-    finding_of_connections,
     idle_slots,
     oldest_snapshots,
     oldest_transactions,
     queue_share,
+    server_connections,
 )
 from pgflowd.db.flows import list_flows
 from pgflowd.db.query import Query, database_time, execute, fetch_value
 from pgflowd.db.runs import kept
 from pgflowd.db.schedules import list_schedules
-from pgflowd.db.waits import findings_of_stalled
+from pgflowd.db.waits import stalled_tasks, undecided_tasks
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
@@ -188,11 +191,6 @@ def _platform(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         yield ok(f"used: {', '.join(trusted)}" if trusted else "a plain PostgreSQL")
 
 
-def _has_trusted_cron(conn: Connection) -> bool:
-    """Whether pg_cron is there, and may be asked."""
-    return bool(fetch_value(conn, _HAS_TRUSTED_CRON))
-
-
 def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     began = time.perf_counter()
     server, name = execute(conn, Query(_SERVER, (), lambda rows: rows[0]))
@@ -288,7 +286,7 @@ def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
-    if not _has_trusted_cron(conn):
+    if not fetch_value(conn, _HAS_TRUSTED_CRON):  # pg_cron is there, and may be asked
         yield ok("by the sweeper")
         return
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
@@ -329,7 +327,19 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    yield from findings_of_stalled(conn, request.stale_threshold_s)
+    """Say which runs wait for each other, and which tasks are stalled."""
+    for one in execute(conn, undecided_tasks()):
+        if one.kind == CYCLE:
+            problem = problem_of(one)
+            yield warning(problem.text, problem.next or "", problem.code)
+    found = execute(conn, stalled_tasks(request.stale_threshold_s))
+    if not found:
+        yield ok("no task is stalled")
+        return
+    oldest = found[0]
+    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
+    text = f"{counted(len(found), 'task')}, the oldest {task}"
+    yield warning(text, "see `pgflowd stalled list`")
 
 
 def _schedules(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -347,7 +357,18 @@ def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _connections(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    yield finding_of_connections(conn, request.name, request.max_connections)
+    """Compare what the daemon of this name may still open with what the server has left."""
+    server = execute(conn, server_connections(is_ours=False))
+    held = server.held_by_daemon(request.name)
+    problem = full_problem(server) or shortage(
+        server, daemon=request.max_connections or held, held=held
+    )
+    if problem:
+        found = warning if problem.is_warning else error
+        yield found(problem.text, problem.next or "", problem.code)
+        return
+    named = f"; {server.named}" if server.named else ""
+    yield ok(f"{server.left} of {server.allowed} are free{named}")
 
 
 def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -396,37 +417,18 @@ def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         yield ok(f"the invariants hold in {seen}")
 
 
-CHECKS: dict[Section, dict[str, Check]] = {
-    Section.SCHEMA: {
-        "schema": _schema,
-        "objects": _objects,
-        "rights": _rights,
-        "platform": _platform,
-        "recovery": _recovery,
-    },
-    Section.DATABASE: {
-        "server": _server,
-        "clocks": _clocks,
-        "durability": _durability,
-        "isolation": _isolation,
-        "transactions": _transactions,
-        "snapshots": _snapshots,
-        "history": _history,
-        "tables": _tables,
-    },
-    Section.CONNECTIONS: {
-        "connections": _connections,
-        "encryption": _encryption,
-        "pooler": _pooler,
-        "listeners": _listeners,
-    },
-    Section.FLOWS: {
-        "flows": _flows,
-        "stalled": _stalled,
-        "schedules": _schedules,
-        "orphans": _orphans,
-        "invariants": _invariants,
-    },
+_CHECKS: dict[Section, tuple[Check, ...]] = {
+    Section.SCHEMA: (_schema, _objects, _rights, _platform, _recovery),
+    Section.DATABASE: (
+        *(_server, _clocks, _durability, _isolation),
+        *(_transactions, _snapshots, _history, _tables),
+    ),
+    Section.CONNECTIONS: (_connections, _encryption, _pooler, _listeners),
+    Section.FLOWS: (_flows, _stalled, _schedules, _orphans, _invariants),
+}
+CHECKS = {
+    section: {check.__name__.removeprefix("_"): check for check in checks}
+    for section, checks in _CHECKS.items()
 }
 _OF_THE_SERVER = {*CHECKS[Section.DATABASE], *CHECKS[Section.CONNECTIONS], "schema"} - {"history"}
 _REMEDIES = {

@@ -13,8 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import starmap
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -47,7 +46,7 @@ from pgflowd.db.definitions import (
     option_values,
     stale_parts,
 )
-from pgflowd.db.query import Query, Rows, SyncConnection, execute, fetch_value, only
+from pgflowd.db.query import Query, Rows, SyncConnection, documents, execute, fetch_value, only
 from pgflowd.db.workers import MAX_COUNTED
 from pgflowd.errors import Problem, TypeMismatch
 
@@ -79,7 +78,8 @@ class Comparison:
 
 def list_flows(*, with_old: bool = False) -> Query[list[ListedFlow]]:
     """Return all flows in the database; of those with versions the current one, or all."""
-    return Query(_LIST_FLOWS, (with_old,), lambda rows: list(starmap(ListedFlow, rows)))
+    source = "pgflowd.list_flows(%s)"
+    return documents(ListedFlow, source, (with_old,), import_s="null::float8")
 
 
 def flow_names() -> Query[list[str]]:
@@ -127,11 +127,7 @@ def is_served(flow_slug: str) -> Query[bool]:
 
 def worker_caps(flow_slug: str) -> Query[list[WorkerCaps]]:
     """Return what the living workers of a flow have, of those that have something."""
-
-    def read(rows: Rows) -> list[WorkerCaps]:
-        return [WorkerCaps(name, tuple(caps)) for name, caps in rows]
-
-    return Query("select name, caps from pgflowd.list_caps(%s)", (flow_slug,), read)
+    return documents(WorkerCaps, "pgflowd.list_caps(%s)", (flow_slug,))
 
 
 def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
@@ -232,12 +228,6 @@ def script(slug: str, shape: Shape, place: str, *, may_change: bool = False) -> 
     )
 
 
-_LIST_FLOWS = """
-select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
-       workers, last_run_at, created_at, is_asleep, waiting, planned,
-       paused_at, paused_by, pause_reason, undoes, name, version, old_versions, old_runs
-  from pgflowd.list_flows(%s)
-"""
 _LIVING_WORKERS = """
 select queue_name, function_name from pgflowd.worker_status
  where not is_asleep and last_heartbeat_at > now() - interval '30 s' order by 1, 2
@@ -303,8 +293,9 @@ def roll_up_minutes() -> Query[int]:
 
 def flow_stats(flow_slug: str | None, since_s: float) -> Query[list[StepStats]]:
     """Return what workers did within this time, by flow and step; step '' has the runs."""
-    params = (flow_slug, since_s)
-    return Query(_FLOW_STATS, params, lambda rows: [StepStats(*(*row, since_s)) for row in rows])
+    params = (since_s, flow_slug, since_s)
+    source = "pgflowd.flow_stats(%s, make_interval(secs => %s))"
+    return documents(StepStats, source, params, since_s="%s::float8")
 
 
 def flow_buckets(
@@ -323,26 +314,19 @@ def flow_buckets(
 
 def flow_work(flow_slug: str | None) -> Query[list[FlowWork]]:
     """Return the open work of flows, or of one."""
-
-    def read(rows: Rows) -> list[FlowWork]:
-        return [replace(FlowWork(*row), waits=decode(row[5]) or {}) for row in rows]
-
-    return Query(_FLOW_WORK, (flow_slug, flow_slug), read)
+    columns = {"ready": "queued", "oldest_ready_s": "oldest_queued_s", "waits": _WAITS}
+    return documents(FlowWork, _FLOW_WORK, (flow_slug, flow_slug), **columns)
 
 
-_FLOW_STATS = """
-select flow_slug, step_slug, completed, failed, timed_out, crashed, ran_p50_s, ran_p95_s,
-       waited_p50_s, waited_p95_s
-  from pgflowd.flow_stats(%s, make_interval(secs => %s))
-"""
 _FLOW_BUCKETS = """
 select flow_slug, bucket, ok, failed from pgflowd.flow_buckets(%s, make_interval(secs => %s), %s)
 """
+_WAITS = """
+(select coalesce(jsonb_object_agg(waits.kind, waits.waiting), '{}')
+   from pgflowd.waiting_tasks() as waits where waits.flow_slug = status.flow_slug)
+"""
 _FLOW_WORK = """
-select status.flow_slug, status.queued, status.running, status.delayed, status.oldest_queued_s,
-       (select jsonb_object_agg(waits.kind, waits.waiting) from pgflowd.waiting_tasks() as waits
-         where waits.flow_slug = status.flow_slug)
-  from pgflowd.flow_status as status
+pgflowd.flow_status as status
  where %s::text is null or status.flow_slug = any (pgflowd.flows_of(%s))
  order by status.flow_slug
 """
@@ -352,10 +336,8 @@ select status.flow_slug, status.queued, status.running, status.delayed, status.o
 
 
 def overview_counts() -> Query[OverviewCounts]:
-    return Query(_COUNTS, (), lambda rows: OverviewCounts(*rows[0]))
-
-
-_COUNTS = "select failed, people, quarantined, stalled, dead from pgflowd.overview_counts()"
+    counts = documents(OverviewCounts, "pgflowd.overview_counts()")
+    return Query(counts.sql, (), lambda rows: counts.read(rows)[0])
 
 
 # the newest runs of a flow, with the status of their steps
@@ -368,16 +350,13 @@ def flow_grid(flow_slug: str, most: int = MAX_RUNS) -> Query[FlowGrid]:
     """Return the newest runs of a flow, of all its versions, that have begun."""
 
     def read(rows: Rows) -> FlowGrid:
-        return FlowGrid(flow_slug, [_run(*row) for row in rows])
+        runs = []
+        for run_id, slug, status, started_at, ended_at, slugs, statuses in rows:
+            steps = dict(zip(slugs or (), map(StepStatus, statuses or ()), strict=True))
+            runs.append(GridRun(run_id, slug, RunStatus(status), started_at, ended_at, steps))
+        return FlowGrid(flow_slug, runs)
 
     return Query(_FLOW_GRID, (flow_slug, most), read)
-
-
-def _run(*row: Any) -> GridRun:
-    *values, slugs, statuses = row
-    steps = dict(zip(slugs or (), map(StepStatus, statuses or ()), strict=True))
-    run = GridRun(*[*values, steps])
-    return replace(run, status=RunStatus(run.status))
 
 
 _FLOW_GRID = """

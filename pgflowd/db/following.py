@@ -152,7 +152,7 @@ class Follower(Generic[AnyRun]):
     Follows runs to their ends, on one connection after the other; `ended` has those that ended.
 
     `with_output`: also the lines that handlers print from now on. `was_started`: the runs were
-    started a moment ago by `start_followed`, so the database was reached.
+    started and followed a moment ago, so the database was reached.
     """
 
     def __init__(

@@ -10,18 +10,15 @@ called again soon.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import starmap
 from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents.run_tasks import FamilyMember
 from pgflowd.core.json import dumps
-from pgflowd.core.statuses import RunStatus
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
 from pgflowd.db import workers
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, documents, only
 
 MAX_LOADED_BYTES = 16 * 1024 * 1024  # as they are stored, compressed perhaps
 Key = tuple[str, str, int]  # run, step, index
@@ -111,12 +108,7 @@ def read_runs(run_ids: Sequence[str]) -> Query[bytes]:
 
 def family(run_id: UUID, most: int = 1000) -> Query[list[FamilyMember]]:
     """Return the family of a run: each run after its parent, and children by age."""
-
-    def read(rows: Rows) -> list[FamilyMember]:
-        members = starmap(FamilyMember, rows)
-        return [replace(member, status=RunStatus(member.status)) for member in members]
-
-    return Query(_FAMILY, (run_id, most), read)
+    return documents(FamilyMember, "pgflowd.run_family(%s, %s)", (run_id, most))
 
 
 def _as_id(rows: Rows) -> bytes | None:
@@ -134,11 +126,6 @@ def _as_rows(rows: Rows) -> bytes:
 
 _START = "select pgflowd.start_child(%s, %s, %s, %s, %s, %s)"
 _READ_RUNS = "select run_id::text, status, output, error from pgflowd.read_runs(%s::uuid[], %s)"
-_FAMILY = """
-select run_id, parent_run_id, parent_step, parent_index, depth, flow_slug, status, started_at,
-       ended_at
-  from pgflowd.run_family(%s, %s)
-"""
 
 
 def reading(request: FetchRequest, task: Task) -> Query[Any] | None:

@@ -16,9 +16,7 @@ from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.documents.runs import Attempt, AttemptOutput, FailedAttempt, TaskProgress
 from pgflowd.core.json import decode
 from pgflowd.core.output_stream import read
-from pgflowd.core.progress import Progress
-from pgflowd.core.statuses import Outcome
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, document_of, documents, only
 
 
 def timeline(
@@ -32,10 +30,8 @@ def timeline(
     `before` that one; the newest `most`, and what has the moment of the oldest of these.
     """
 
-    def read(rows: Rows) -> list[RunEvent]:
-        return list(starmap(RunEvent, ([*row[:6], decode(row[6])] for row in rows)))
-
-    return Query(_TIMELINE, (run_id, after, before, most), read)
+    source, params = "pgflowd.run_timeline(%s, %s, %s, %s)", (run_id, after, before, most)
+    return documents(RunEvent, source, params, **_PLACE, detail="detail::text")
 
 
 def event_page(run_id: UUID, before: datetime | None, most: int) -> Query[EventPage]:
@@ -56,13 +52,8 @@ def list_actions(
     most: int = 20,
 ) -> Query[list[PersonAction]]:
     """Return the newest things that people did, the newest first."""
-
-    def read(rows: Rows) -> list[PersonAction]:
-        return list(
-            starmap(PersonAction, ([*row[:9], row[9] and decode(row[9]), row[10]] for row in rows))
-        )
-
-    return Query(_ACTIONS, (run_id, after, actor, most), read)
+    source, params = "pgflowd.list_actions(%s, %s, %s, %s)", (run_id, after, actor, most)
+    return documents(PersonAction, source, params, **_PLACE, flow="flow_slug")
 
 
 def dead_letters(
@@ -70,23 +61,8 @@ def dead_letters(
 ) -> Query[list[DeadLetter]]:
     """Return the tasks that failed for good, those of the newest runs first."""
     since = None if since_s is None else timedelta(seconds=since_s)
-    return Query(_DEAD, (flow_slug, since, most), lambda rows: list(starmap(DeadLetter, rows)))
-
-
-_TIMELINE = """
-select at, event, step_slug, task_index, token, actor, detail::text
-  from pgflowd.run_timeline(%s, %s, %s, %s)
-"""
-_ACTIONS = """
-select action_id, at, actor, action, flow_slug, run_id, step_slug, task_index, reason, data,
-       session_role
-  from pgflowd.list_actions(%s, %s, %s, %s)
-"""
-_DEAD = """
-select run_id, step_slug, task_index, flow_slug, attempts, token, outcome, error_type,
-       error_message, failed_at
-  from pgflowd.list_dead(%s, %s, %s)
-"""
+    source, params = "pgflowd.list_dead(%s, %s, %s)", (flow_slug, since, most)
+    return documents(DeadLetter, source, params, **_PLACE, flow="flow_slug", error="error_message")
 
 
 # attempts: how they ended, and what running ones have told
@@ -94,17 +70,12 @@ select run_id, step_slug, task_index, flow_slug, attempts, token, outcome, error
 
 def run_progress(run_id: UUID) -> Query[list[TaskProgress]]:
     """Return what running tasks of a run have told of their progress."""
-
-    def read(rows: Rows) -> list[TaskProgress]:
-        found = [(*row[:-1], Progress.read(decode(row[-1]))) for row in rows]
-        return [TaskProgress(*row) for row in found if row[-1]]
-
-    return Query(_RUN_PROGRESS, (run_id,), read)
+    told = documents(TaskProgress, "pgflowd.run_progress(%s)", (run_id,))
+    return replace(told, read=lambda rows: [one for one in told.read(rows) if one.progress])
 
 
 def failed_attempts(
     run_id: UUID,
-    after: datetime | None = None,
     most: int = 1000,
     before: FailedAttempt | None = None,
 ) -> Query[list[FailedAttempt]]:
@@ -114,17 +85,26 @@ def failed_attempts(
     With `before` those that ended before that one.
     """
     end = (before.ended_at, before.token) if before else (None, None)
-    return Query(_FAILED_ATTEMPTS, (run_id, after, most, *end), _read_failed_attempts)
+    source, params = "pgflowd.run_troubles(%s, %s, %s, %s, %s)", (run_id, None, most, *end)
+    return documents(FailedAttempt, source, params, **_KEPT)
 
 
 def attempts(run_id: UUID) -> Query[list[Attempt]]:
     """Return all attempts of a run that are kept, oldest first."""
-    return Query(_ATTEMPTS, (run_id,), _read_attempts)
+    return _attempts("run_id = %s order by token", (run_id,))
 
 
 def task_attempts(run_id: UUID, step: str, task: int, most: int) -> Query[list[Attempt]]:
     """Return the newest attempts of a task that are kept, the newest first."""
-    return Query(_TASK_ATTEMPTS, (run_id, step, task, most), _read_attempts)
+    chosen = """
+    run_id = %s and step_slug = %s and task_index = %s order by attempt desc, token desc limit %s
+    """
+    return _attempts(chosen, (run_id, step, task, most))
+
+
+def _attempts(chosen: str, params: Sequence[Any]) -> Query[list[Attempt]]:
+    columns = {**_PLACE, **_KEPT, "progress": "progress::text"}
+    return documents(Attempt, f"pgflowd.attempt_history where {chosen}", params, **columns)
 
 
 def kept_output(
@@ -133,53 +113,19 @@ def kept_output(
     """Return what is kept of the output of the newest attempts of a run, step or task."""
 
     def one(*row: Any) -> AttemptOutput:
-        *_, printed = row
-        kept = AttemptOutput(*row[:-1], *((None, False) if printed is None else read(printed)))
-        return replace(kept, outcome=Outcome(kept.outcome))
+        lines, is_cut = (None, False) if row[-1] is None else read(row[-1])
+        return document_of(AttemptOutput, (*row[:-1], lines, is_cut))
 
     params = (run_id, step, task, attempt, most)
     return Query(_KEPT_OUTPUT, params, lambda rows: list(starmap(one, rows)))
 
 
-_RUN_PROGRESS = """
-select step_slug, task_index, attempt, progress from pgflowd.run_progress(%s)
-"""
-_FAILED_ATTEMPTS = """
-select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
-       traceback, started_at, ended_at, next_at, printed_lines
-  from pgflowd.run_troubles(%s, %s, %s, %s, %s)
-"""
-_ATTEMPT_COLUMNS = """
-select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
-       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress::text,
-       printed_lines
-  from pgflowd.attempt_history
-"""
-_ATTEMPTS = f"{_ATTEMPT_COLUMNS} where run_id = %s order by token"
-_TASK_ATTEMPTS = f"""
-{_ATTEMPT_COLUMNS} where run_id = %s and step_slug = %s and task_index = %s
- order by attempt desc, token desc limit %s
-"""
-
-
+_PLACE = {"step": "step_slug", "task": "task_index"}  # the columns of these fields
+_KEPT = {"error": "error_message", "output_lines": "printed_lines"}
 _KEPT_OUTPUT = """
 select step_slug, task_index, token, attempt, outcome, started_at, ended_at, printed
   from pgflowd.kept_output(%s, %s, %s, %s, %s)
 """
-
-
-def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:
-    attempts = starmap(FailedAttempt, rows)
-    return [replace(attempt, outcome=Outcome(attempt.outcome)) for attempt in attempts]
-
-
-def _read_attempts(rows: Rows) -> list[Attempt]:
-    def read(*row: Any) -> Attempt:
-        one = Attempt(*row)
-        outcome, progress = one.outcome and Outcome(one.outcome), Progress.read(decode(row[-2]))
-        return replace(one, outcome=outcome, progress=progress)
-
-    return list(starmap(read, rows))
 
 
 # a part of an input or output, so that a large one is not sent whole
@@ -209,7 +155,7 @@ def value_part(
         if not rows:
             return None
         (_, kind, length, is_whole, value), *others = rows
-        members = [ValueMember(*(*row[:4], decode(row[4]))) for row in others]
+        members = [document_of(ValueMember, row) for row in others]
         return ValuePart(list(path), start, kind, length, is_whole, decode(value), members)
 
     params = (run_id, step, task, what, list(path), start, most, max_bytes)

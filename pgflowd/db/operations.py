@@ -39,7 +39,7 @@ from pgflowd.core.verbs import (
     Verb,
 )
 from pgflowd.core.waiting import check_dedup, check_signal_name
-from pgflowd.core.wishes import NEVER, CheckedWishes, Wishes, checked, require_slug
+from pgflowd.core.wishes import NEVER, Wishes, checked, require_slug
 from pgflowd.db import history, runs
 from pgflowd.db.query import MOMENT, Query, Rows, Together, only
 from pgflowd.errors import BadDependency, FlowError, MapInput, NotFound, RunExists, UnknownFlow
@@ -229,35 +229,23 @@ def start(
     key: str | None,
     wishes: Wishes,
     trace: CallerTrace | None = None,
+    *,
+    is_awaited: bool = False,
 ) -> Operation[Run]:
+    """Start a run; one without wishes for whose end somebody waits is followed from the start."""
     require_slug(flow_slug)
     text, given = encode_value(input, what="input"), checked(wishes, key, trace)
+    new_id = _id_or_new(run_id)
+    chosen: UUID | None = new_id
     if given:
-        return (yield from _started_wished(flow_slug, text, run_id, given))
-    new_id = _id_or_new(run_id)
-    started: list[Run] = yield from _started(
-        runs.start(flow_slug, [text], [new_id]), flow_slug, new_id
-    )
-    return started[0]
-
-
-def start_followed(
-    flow_slug: str,
-    input: Any,
-    run_id: RunId | None,
-    key: str | None,
-    wishes: Wishes,
-    trace: CallerTrace | None = None,
-) -> Operation[Run]:
-    """Start a run for whose end somebody waits: without wishes, it is followed from the start."""
-    if wishes or key is not None or trace is not None or not (yield Hears()):
-        return (yield from start(flow_slug, input, run_id, key, wishes, trace))
-    require_slug(flow_slug)
-    new_id = _id_or_new(run_id)
-    text = encode_value(input, what="input")
-    started: list[Run] = yield from _started(
-        runs.start_followed(flow_slug, text, new_id), flow_slug, new_id
-    )
+        if given.key is not None and run_id is None:
+            chosen = None  # the key says which run it is
+        query = runs.start_wished(flow_slug, [text], [chosen], given)
+    elif is_awaited and (yield Hears()):
+        query = runs.start_followed(flow_slug, text, new_id)
+    else:
+        query = runs.start(flow_slug, [text], [new_id])
+    started = yield from _started(query, flow_slug, chosen)
     return started[0]
 
 
@@ -278,32 +266,20 @@ def start_many(
     given = checked(wishes, trace=trace)
     if not texts:
         return []
+    query = runs.start(flow_slug, texts, ids)
     if given:
         query = runs.start_wished(flow_slug, texts, ids, given)
-    else:
-        query = runs.start(flow_slug, texts, ids)
     try:
-        started: list[Run] = yield from _started(query, flow_slug, None)
+        return (yield from _started(query, flow_slug, None))
     except MapInput as error:
         at = next((at for at, text in enumerate(texts) if not text.startswith("[")), 0)
         raise MapInput(f"inputs[{at}]: {error.text}", next=error.next) from error
-    return started
 
 
-def _started_wished(
-    flow_slug: str, text: str, run_id: RunId | None, wishes: CheckedWishes
-) -> Operation[Run]:
-    is_of_key = wishes.key is not None and run_id is None
-    new_id = None if is_of_key else _id_or_new(run_id)
-    query = runs.start_wished(flow_slug, [text], [new_id], wishes)
-    found: list[Run] = yield from _started(query, flow_slug, new_id)
-    return found[0]
-
-
-def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[T]:
+def _started(query: Query[list[Run]], flow_slug: str, run_id: UUID | None) -> Operation[list[Run]]:
     """Execute a start; if the database refuses it, name the flow or the run in the error."""
     try:
-        started: T = yield query
+        started: list[Run] = yield query
     except BadDependency:
         raise
     except (UnknownFlow, NotFound) as error:

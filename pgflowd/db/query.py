@@ -10,12 +10,15 @@ because most of it is only passed on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from enum import Enum
+from functools import cache
 from struct import pack
-from typing import Any, Generic, TypeVar
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import psycopg
@@ -23,9 +26,11 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.rows import tuple_row
 
+from pgflowd.core.json import decode
 from pgflowd.db.connection import translated
 
 A = TypeVar("A")
+D = TypeVar("D")
 A_co = TypeVar("A_co", covariant=True)
 Rows = Sequence[tuple[Any, ...]]
 SyncConnection = psycopg.Connection[Any]
@@ -48,6 +53,56 @@ class Together:
     """Queries of an operation that are executed in one round trip; the result of each."""
 
     queries: Sequence[Query[Any]]
+
+
+def documents(
+    kind: Callable[..., D], source: str, params: Sequence[Any] = (), **columns: str
+) -> Query[list[D]]:
+    """
+    Read the rows of a source as documents, such as `pgflowd.list_runs(%s)` as `ListedRun`.
+
+    Its columns are named as the fields of these, where no other expression is given for one.
+    """
+    sql = f"select {columns_of(kind, **columns)} from {source}"
+    return Query(sql, params, lambda rows: [document_of(kind, row) for row in rows])
+
+
+def columns_of(kind: Any, **columns: str) -> str:
+    """The columns of which a document is read."""
+    return ", ".join(columns.get(name, name) for name in _field_readers(kind))
+
+
+def document_of(kind: Callable[..., D], row: Sequence[Any]) -> D:
+    """A document from a row that has its columns, and perhaps others behind them."""
+    readers = _field_readers(kind).values()
+    pairs = zip(readers, row, strict=False)
+    return kind(*(value if read is None else read(value) for read, value in pairs))
+
+
+@cache
+def _field_readers(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
+    """The fields of a document that `__init__` takes; what makes the value of each of a column."""
+    hints = get_type_hints(kind)
+    names = getattr(kind, "_fields", None) or [each.name for each in fields(kind)]
+    return {name: _reader_of(hints[name]) for name in names}
+
+
+def _reader_of(hint: Any) -> Callable[[Any], Any] | None:
+    """JSON comes as text: unparsed, or cast in a query that drivers of others may execute."""
+    if NoneType in get_args(hint):
+        [hint] = (each for each in get_args(hint) if each is not NoneType)
+    kind = get_origin(hint) or hint
+    if kind in (Any, Mapping):
+        return decode
+    if kind is tuple:
+        return tuple
+    if read := getattr(kind, "read", None):  # of `Progress`, which others may have written
+        return lambda value: read(decode(value))
+    if kind is UUID:
+        return lambda value: value and uuid_of(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return lambda value: None if value is None else kind(value)
+    return None
 
 
 def execute(conn: SyncConnection, query: Query[A]) -> A:

@@ -30,12 +30,12 @@ from pgflowd.core.documents.runs import (
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.settings.values import TRACE_ID
-from pgflowd.core.statuses import Outcome, TaskStatus
+from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.timeline import timeline_of, undo_timeline
 from pgflowd.db import handler_requests, history, runs, waits
 from pgflowd.db.history import trace_id
 from pgflowd.db.operations import Operation, get_with_states
-from pgflowd.db.query import Query, Rows, Together, database_time
+from pgflowd.db.query import Query, Rows, Together, columns_of, database_time, document_of
 from pgflowd.db.waits import waits_of
 from pgflowd.errors import AccessDenied
 
@@ -162,41 +162,31 @@ def run_tasks(
     """Return tasks of a step, those after this index, at most so many."""
 
     def read(rows: Rows) -> StepTasksPage:
-        tasks = [_task(StepTask(*row[:-1])) for row in rows if row[0] is not None]
+        tasks = [document_of(StepTask, row) for row in rows if row[0] is not None]
         return StepTasksPage(run_id, step, tasks, rows[0][-1])
 
-    return Query(_RUN_TASKS, (run_id, step, list(statuses) or None, after, most), read)
+    columns = columns_of(StepTask, task="task_index", error="error_message")
+    sql = f"select {columns}, searched_to from pgflowd.run_tasks(%s, %s, %s, %s, %s)"
+    return Query(sql, (run_id, step, list(statuses) or None, after, most), read)
 
 
 def step_strip(run_id: UUID, step: str, cells: int = MAX_CELLS) -> Query[StepStrip]:
     """Return the tasks of a step, counted by status in at most so many cells."""
 
     def read(rows: Rows) -> StepStrip:
-        found = [StripCell(row[0], row[1], _counts(row[2:])) for row in rows]
-        return StepStrip(run_id, step, found)
+        counted = []
+        for first, last, *counts in rows:
+            found = zip(_COUNTED, counts, strict=True)
+            counted.append(StripCell(first, last, {status: nr for status, nr in found if nr}))
+        return StepStrip(run_id, step, counted)
 
     return Query(_STRIP, (run_id, step, cells), read)
-
-
-def _counts(counts: Sequence[int]) -> dict[TaskStatus, int]:
-    found = zip(_COUNTED, counts, strict=True)
-    return {status: count for status, count in found if count}
-
-
-def _task(task: StepTask) -> StepTask:
-    outcome = None if task.outcome is None else Outcome(task.outcome)
-    return replace(task, status=TaskStatus(task.status), outcome=outcome)
 
 
 _COUNTED = (  # as the columns of the strip
     TaskStatus.QUEUED, TaskStatus.WAITING, TaskStatus.STARTED, TaskStatus.COMPLETED,
     TaskStatus.FAILED, TaskStatus.SKIPPED,
 )  # fmt: skip
-_RUN_TASKS = """
-select task_index, status, attempts, kind, name, why, since, until, attempt, outcome, started_at,
-       ended_at, error_type, error_message, worker, searched_to
-  from pgflowd.run_tasks(%s, %s, %s, %s, %s)
-"""
 _STRIP = """
 select first_index, last_index, queued, waiting, started, completed, failed, skipped
   from pgflowd.step_strip(%s, %s, %s)

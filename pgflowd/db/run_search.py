@@ -27,8 +27,18 @@ from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import labels_json
 from pgflowd.db.flows import flow_names
 from pgflowd.db.operations import Operation
-from pgflowd.db.query import MOMENT, Query, Rows, SyncConnection, execute, only, uuid_of
-from pgflowd.db.runs import LISTED_COLUMNS, read_listed_run
+from pgflowd.db.query import (
+    MOMENT,
+    Query,
+    Rows,
+    SyncConnection,
+    columns_of,
+    document_of,
+    execute,
+    only,
+    uuid_of,
+)
+from pgflowd.db.runs import LISTED, listed_runs
 from pgflowd.db.waits import list_tasks
 from pgflowd.errors import AccessDenied, NotFound
 
@@ -81,24 +91,23 @@ def search_runs(
     """Return a page of the newest runs that fit, those behind this key."""
 
     def read(rows: Rows) -> RunPage:
-        runs = [read_listed_run(row[:-3]) for row in rows if row[0] is not None]
+        runs = [document_of(ListedRun, row) for row in rows if row[0] is not None]
         seen, at, run_id = rows[0][-3:]
         return RunPage(runs, seen, None if at is None else PageKey(at, uuid_of(run_id)))
 
-    return Query(
-        _SEARCH, (*_params(wanted), *(after or (None, None)), most, max_seen, *_more(wanted)), read
-    )
+    place, more = after or (None, None), (wanted.input, wanted.key)
+    return Query(_SEARCH, (*_params(wanted), *place, most, max_seen, *more), read)
 
 
 def count_runs(wanted: RunFilter, max_seen: int = MAX_SEEN) -> Query[RunCount]:
     """Return how many runs fit, at most one more than `MAX_COUNTED`."""
-    params = (*_params(wanted), MAX_COUNTED + 1, max_seen, *_more(wanted))
+    params = (*_params(wanted), MAX_COUNTED + 1, max_seen, wanted.input, wanted.key)
     return Query(_COUNT, params, lambda rows: RunCount(*rows[0]))
 
 
 def runs_by_id(run_ids: Sequence[UUID]) -> Query[list[ListedRun]]:
     """Return these runs as lists show them, in this order, without those that do not exist."""
-    return Query(_BY_ID, (list(run_ids),), lambda rows: list(map(read_listed_run, rows)))
+    return listed_runs("pgflowd.runs_by_id(%s)", (list(run_ids),))
 
 
 def _params(wanted: RunFilter) -> Sequence[Any]:
@@ -107,12 +116,8 @@ def _params(wanted: RunFilter) -> Sequence[Any]:
             labels_json(wanted.labels), wanted.text.strip() or None, wanted.with_undos)  # fmt: skip
 
 
-def _more(wanted: RunFilter) -> Sequence[Any]:
-    return wanted.input, wanted.key
-
-
 _SEARCH = f"""
-select {LISTED_COLUMNS}, seen, end_at, end_id
+select {columns_of(ListedRun, **LISTED)}, seen, end_at, end_id
   from pgflowd.search_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s, %s, %s,
                            %s::jsonb, %s)
 """
@@ -121,7 +126,6 @@ select found, seen, searched_to
   from pgflowd.count_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s,
                           %s::jsonb, %s)
 """
-_BY_ID = f"select {LISTED_COLUMNS} from pgflowd.runs_by_id(%s)"
 
 
 def find_run(conn: SyncConnection, text: str) -> UUID:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from itertools import starmap
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,11 +21,10 @@ import psycopg
 from pgflowd.core.documents.run_tasks import StepUndo
 from pgflowd.core.documents.runs import ListedRun, Run, RunWithStates, StepState, StepTasks
 from pgflowd.core.json import decode
-from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.sweeper import Kept, Pruned, RunPlace
 from pgflowd.core.wishes import CheckedWishes, labels_json
-from pgflowd.db.query import MOMENT, Query, Rows, only, uuid_of
+from pgflowd.db.query import MOMENT, Query, Rows, documents, only
 from pgflowd.errors import PgflowdError, RunError, Unreachable
 from pgflowd.resources import schema_version
 
@@ -117,13 +115,16 @@ def list_runs(
     since_s: float | None = None,
     most: int = 20,
     labels: str | None = None,
-    *,
-    with_undos: bool = False,
 ) -> Query[list[ListedRun]]:
-    """Return the newest runs, perhaps also those that undo others; `labels` is JSON."""
+    """Return the newest runs, without those that undo others; `labels` is JSON."""
     since = None if since_s is None else timedelta(seconds=since_s)
-    params = (flow_slug, list(statuses) or None, since, most, labels, with_undos)
-    return Query(_LIST_RUNS, params, lambda rows: list(map(read_listed_run, rows)))
+    params = (flow_slug, list(statuses) or None, since, most, labels)
+    return listed_runs("pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb)", params)
+
+
+def listed_runs(source: str, params: Sequence[Any]) -> Query[list[ListedRun]]:
+    """Read the rows of a source that have the columns of a list."""
+    return documents(ListedRun, source, params, **LISTED)
 
 
 def started_runs(flow_slug: str, most: int) -> Query[list[Run]]:
@@ -135,12 +136,7 @@ def started_runs(flow_slug: str, most: int) -> Query[list[Run]]:
 
 def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     """Return the steps of a run in topological order."""
-
-    def read(*row: Any) -> StepTasks:
-        *values, told = row
-        return replace(StepTasks(*values), progress=Progress.read(decode(told)))
-
-    return Query(_RUN_STEPS, (run_id,), lambda rows: list(starmap(read, rows)))
+    return documents(StepTasks, "pgflowd.run_steps(%s)", (run_id,))
 
 
 _OUTPUT_CHANNELS = """
@@ -166,53 +162,31 @@ select (pgflowd.get_run(started.run_id, false) -> 'run')::text
  order by one.nr
 """
 _GET = "select (pgflowd.get_run(%s, false) -> 'run')::text"
-_COLUMNS = {"error": "error_message", "labels": "labels::text"}  # else they are named as the fields
-LISTED_COLUMNS = ", ".join(_COLUMNS.get(one.name, one.name) for one in fields(ListedRun))
-_LIST_RUNS = f"select {LISTED_COLUMNS} from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)"
+LISTED = {"error": "error_message", "labels": "labels::text"}  # the columns of these fields
 _STARTED_RUNS = """
 select (pgflowd.get_run(run_id, false) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
-"""
-_RUN_STEPS = """
-select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
-       max_attempts, timeout_s, running_since, next_at, waiting, share, progress
-  from pgflowd.run_steps(%s)
 """
 
 
 def run_of(row: Document) -> Run:
     """Read a run from its row as JSON."""
-    return Run(**_run_fields(row))
+    return Run(**_fields(_RUN_FIELDS, RunStatus, row))
 
 
-def _run_fields(row: Document) -> Document:
-    named = _fields(_RUN_FIELDS, row)
-    ids = {"run_id": UUID(row["run_id"]), **_other_runs(named)}
-    return {**named, **ids, "status": RunStatus(row["status"])}
-
-
-def _other_runs(texts: Document) -> Document:
-    """The ids of the runs above, below and beside a run, of their texts."""
-    blocked_by = texts["blocked_by"]
-    names = ("parent_run_id", "undo_of", "undo_run_id")
-    found: Document = {name: texts[name] and UUID(texts[name]) for name in names}
-    return {**found, "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by))}
-
-
-def _state_of(row: Document) -> StepState:
-    return StepState(**{**_fields(_STATE_FIELDS, row), "status": StepStatus(row["status"])})
-
-
-def _fields(names: Sequence[str], row: Document) -> Document:
-    """Return the fields from a row that may have other columns too, or fewer."""
+def _fields(
+    names: Sequence[str], status: Callable[[str], RunStatus | StepStatus], row: Document
+) -> Document:
+    """The fields of a run or step from a row that may have other columns too, or fewer."""
     found = {name: row.get(name) for name in names}
-    times = {name: _time(text) for name, text in found.items() if name.endswith("_at")}
-    return {**found, **times, "error": row.get("error_message")}
+    for name, value in found.items():
+        if value is not None and name.endswith("_at"):
+            found[name] = datetime.fromisoformat(value).astimezone(UTC)
+        elif value is not None and name in _IDS:
+            found[name] = UUID(value) if isinstance(value, str) else list(map(UUID, value))
+    return {**found, "error": row.get("error_message"), "status": status(row["status"])}
 
 
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
-
-
+_IDS = {"run_id", "parent_run_id", "undo_of", "undo_run_id", "blocked_by"}
 _RUN_FIELDS = tuple(field.name for field in fields(Run))
 _STATE_FIELDS = tuple(field.name for field in fields(StepState))
 
@@ -232,22 +206,9 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
         moved = state.started_at or state.skipped_at or state.failed_at
         return (moved is None, moved or 0, state.step_slug)
 
-    states = sorted(map(_state_of, document["steps"]), key=order)
-    steps = {state.step_slug: state for state in states}
-    return RunWithStates(**_run_fields(document["run"]), steps=steps)
-
-
-def read_listed_run(row: Sequence[Any]) -> ListedRun:
-    """Read a row that has the columns of a list."""
-    run = ListedRun(*row)
-    labels: Any = run.labels
-    return replace(
-        run,
-        run_id=uuid_of(run.run_id),
-        status=RunStatus(run.status),
-        labels=decode(labels),
-        undo_of=run.undo_of and uuid_of(run.undo_of),
-    )
+    found = [StepState(**_fields(_STATE_FIELDS, StepStatus, each)) for each in document["steps"]]
+    steps = {state.step_slug: state for state in sorted(found, key=order)}
+    return RunWithStates(**_fields(_RUN_FIELDS, RunStatus, document["run"]), steps=steps)
 
 
 # many runs: fifty in a transaction; one that refuses keeps none of the others
@@ -305,18 +266,14 @@ def has_undos(flow_slug: str) -> Query[bool]:
 
 def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
     """Return how far each step is undone of which something is, or was, to be undone."""
-
-    def read(rows: Rows) -> dict[str, StepUndo]:
-        return {each.step_slug: each for each in starmap(StepUndo, rows)}
-
-    return Query(_RUN_UNDOS, (run_id,), read)
+    undos = documents(StepUndo, "pgflowd.run_undos(%s)", (run_id,))
+    return Query(
+        undos.sql, undos.params, lambda rows: {one.step_slug: one for one in undos.read(rows)}
+    )
 
 
 _HAS_UNDOS = """
 select exists (select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s))
-"""
-_RUN_UNDOS = """
-select step_slug, tasks, undone, failed, open, error from pgflowd.run_undos(%s)
 """
 
 

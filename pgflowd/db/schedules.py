@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import starmap
 from typing import NamedTuple
-from uuid import UUID
 
 from pgflowd.core.definition.schedule import taken_problem
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.json import decode
-from pgflowd.core.statuses import RunStatus
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.db.query import Query, Rows, documents, only
 from pgflowd.errors import Problem
 
 
@@ -40,7 +36,8 @@ class ScheduleTrouble(NamedTuple):
 
 def list_schedules(flow_slug: str | None = None) -> Query[list[ListedSchedule]]:
     """Return all schedules, or those of one flow, by their names."""
-    return Query(_LIST, (flow_slug,), _read_schedules)
+    columns = {"input": "input::text", "last_run_id": "last_run_id::text"}
+    return documents(ListedSchedule, "pgflowd.list_schedules(%s)", (flow_slug,), **columns)
 
 
 def taken_names(flow_slug: str, names: Sequence[str]) -> Query[list[Problem]]:
@@ -54,11 +51,7 @@ def taken_names(flow_slug: str, names: Sequence[str]) -> Query[list[Problem]]:
 
 def due_schedules(max_rows: int) -> Query[list[DueSchedule]]:
     """Return the schedules that are due."""
-    query = """
-    select name, cron, timezone, catchup, due_at, ticks_from, read_at
-      from pgflowd.due_schedules(%s)
-    """
-    return Query(query, (max_rows,), lambda rows: list(starmap(DueSchedule, rows)))
+    return documents(DueSchedule, "pgflowd.due_schedules(%s)", (max_rows,))
 
 
 class PlannedTicks(NamedTuple):
@@ -89,30 +82,9 @@ def postpone(due: DueSchedule, error: str, for_s: float) -> Query[bool]:
 
 def schedule_troubles() -> Query[list[ScheduleTrouble]]:
     """Return the schedules that do not start their runs."""
-    query = "select name, error from pgflowd.schedule_troubles()"
-    return Query(query, (), lambda rows: list(starmap(ScheduleTrouble, rows)))
+    return documents(ScheduleTrouble, "pgflowd.schedule_troubles()")
 
 
-def _read_schedules(rows: Rows) -> list[ListedSchedule]:
-    return [_read_schedule(*row) for row in rows]
-
-
-def _read_schedule(
-    name: str, flow: str, cron: str, timezone: str, input: str, *others: object
-) -> ListedSchedule:
-    overlap, catchup, origin, next_at, last_at, last_run_id, last_status, *rest = others
-    status = RunStatus(str(last_status)) if last_status is not None else None
-    run_id = UUID(str(last_run_id)) if last_run_id is not None else None
-    values = (overlap, catchup, origin, next_at, last_at, run_id, status, *rest)
-    return ListedSchedule(name, flow, cron, timezone, decode(input), *values)  # type: ignore[arg-type]
-
-
-_LIST = """
-select name, flow_slug, cron, timezone, input::text, overlap, catchup, origin, next_at, last_at,
-       last_run_id::text, last_status, error, failed_at, paused_at, paused_by, changed_at,
-       changed_by
-  from pgflowd.list_schedules(%s)
-"""
 _TAKEN = """
 select name, flow_slug, origin from pgflowd.list_schedules()
  where name = any (%s) and (flow_slug <> %s or origin <> 'code')

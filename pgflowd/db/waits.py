@@ -10,10 +10,8 @@ them, and frees who has waited enough. `arm` and `disarm` put up and take down d
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import timedelta
-from itertools import starmap
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -21,12 +19,9 @@ import psycopg
 
 from pgflowd.core.documents.flows import ListedLimit, StalledTask
 from pgflowd.core.documents.waits import HeldTask, ListedSignal, OpenTask, SavedCheckpoint
-from pgflowd.core.finding import Finding, ok, warning
-from pgflowd.core.json import decode
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.core.text import counted, short_id
-from pgflowd.core.undecided import CYCLE, Undecided, problem_of
-from pgflowd.db.query import Query, Rows, execute, only, uuid_of
+from pgflowd.core.undecided import Undecided
+from pgflowd.db.query import Query, Rows, columns_of, document_of, documents, only
 
 
 def list_tasks(
@@ -38,12 +33,12 @@ def list_tasks(
 ) -> Query[list[OpenTask]]:
     """Return open tasks, the oldest first; with `needs` those that wait for a worker with these."""
     params = (run_id, flow_slug, list(statuses) or None, most, list(needs) or None)
-    return Query(_LIST_TASKS, params, _read_tasks)
+    return documents(OpenTask, "pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])", params)
 
 
 def inbox(most: int) -> Query[list[OpenTask]]:
     """Return the tasks that wait for somebody, the oldest first."""
-    return Query(_INBOX, (most,), _read_tasks)
+    return documents(OpenTask, "pgflowd.list_inbox(%s)", (most,))
 
 
 def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
@@ -53,11 +48,8 @@ def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
 
 def list_checkpoints(run_id: UUID) -> Query[list[SavedCheckpoint]]:
     """Return what the tasks of a run have saved."""
-
-    def read(rows: Rows) -> list[SavedCheckpoint]:
-        return list(starmap(SavedCheckpoint, ([*row[:5], decode(row[5])] for row in rows)))
-
-    return Query(_LIST_CHECKPOINTS, (run_id,), read)
+    source = "pgflowd.list_checkpoints(%s)"
+    return documents(SavedCheckpoint, source, (run_id,), data="data::text")
 
 
 def waiting_tasks() -> Query[dict[str, dict[str, int]]]:
@@ -74,57 +66,27 @@ def waiting_tasks() -> Query[dict[str, dict[str, int]]]:
 
 def undecided_tasks() -> Query[list[Undecided]]:
     """Return what waits for a person: tasks in quarantine, and needs that no worker has."""
-    return Query(_UNDECIDED, (), lambda rows: list(starmap(Undecided, rows)))
+    return documents(Undecided, "pgflowd.undecided_tasks()", run_id="run_id::text")
 
 
 def claim(
     flow_slug: str | None, caps: Sequence[str], lease_s: float, actor: str | None
 ) -> Query[HeldTask | None]:
     """Take a task of a flow, or of any, that needs these caps, or nothing, if there is one."""
-
-    def read(rows: Rows) -> HeldTask | None:
-        return HeldTask(*rows[0][:8], *map(_decoded, rows[0][8:])) if rows else None
-
-    given = (list(caps), timedelta(seconds=lease_s), actor)
-    if flow_slug is None:
-        return Query(_CLAIM_OF_ANY, given, read)
-    return Query(_CLAIM, (flow_slug, *given), read)
+    given: tuple[Any, ...] = (list(caps), timedelta(seconds=lease_s), actor)
+    source = "pgflowd.task_claim(null, %s::text[], %s, %s) as task"
+    if flow_slug is not None:
+        source, given = _OLDEST_VERSION, (flow_slug, *given)
+    held = documents(HeldTask, source, given, flow_slug="task.flow_slug")
+    return Query(held.sql, given, lambda rows: next(iter(held.read(rows)), None))
 
 
-_TASK_COLUMNS = """
-run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
-is_unserved, worker, title
-"""
-_LIST_TASKS = f"select {_TASK_COLUMNS} from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])"
-_INBOX = f"select {_TASK_COLUMNS} from pgflowd.list_inbox(%s)"
-_LIST_CHECKPOINTS = """
-select step_slug, task_index, name, version, saved_at, data::text from pgflowd.list_checkpoints(%s)
-"""
 _WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
-_UNDECIDED = """
-select flow_slug, kind, name, run_id::text, tasks from pgflowd.undecided_tasks()
-"""
-_HELD = """
-select run_id, step_slug, task_index, task.flow_slug, token, attempt, max_attempts, lease_until,
-       input, flow_input
-"""
-_CLAIM_OF_ANY = _HELD + "from pgflowd.task_claim(null, %s::text[], %s, %s) as task"
-_CLAIM = f"""{_HELD}
-  from unnest(pgflowd.flows_of(%s)) as version (flow_slug)
+_OLDEST_VERSION = """
+unnest(pgflowd.flows_of(%s)) as version (flow_slug)
  cross join lateral pgflowd.task_claim(version.flow_slug, %s::text[], %s, %s) as task
  limit 1
 """  # of the oldest version that has one; of those after it none is asked for
-
-
-def _read_tasks(rows: Rows) -> list[OpenTask]:
-    return [
-        replace(task, run_id=uuid_of(task.run_id), status=TaskStatus(task.status))
-        for task in starmap(OpenTask, rows)
-    ]
-
-
-def _decoded(value: bytes | None) -> object:
-    return None if value is None else decode(value)
 
 
 # stalled tasks
@@ -136,30 +98,7 @@ Connection = psycopg.Connection[Any]
 def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
     """Return the stalled tasks, oldest first."""
     params = (timedelta(seconds=stale_threshold_s),)
-    return Query(_STALLED, params, lambda rows: list(starmap(StalledTask, rows)))
-
-
-def findings_of_stalled(conn: Connection, stale_threshold_s: float) -> Iterator[Finding]:
-    """Say which runs wait for each other, and which tasks are stalled."""
-    for one in execute(conn, undecided_tasks()):
-        if one.kind == CYCLE:
-            problem = problem_of(one)
-            yield warning(problem.text, problem.next or "", problem.code)
-    found = execute(conn, stalled_tasks(stale_threshold_s))
-    if not found:
-        yield ok("no task is stalled")
-        return
-    oldest = found[0]
-    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
-    text = f"{counted(len(found), 'task')}, the oldest {task}"
-    yield warning(text, "see `pgflowd stalled list`")
-
-
-_STALLED = """
-select run_id, step_slug, task_index, flow_slug, worker_id, attempt, started_at, stalled_at,
-       times, reason
-  from pgflowd.stalled_tasks(%s)
-"""
+    return documents(StalledTask, "pgflowd.stalled_tasks(%s)", params)
 
 
 # signals
@@ -169,33 +108,24 @@ def list_signals(
     run_id: UUID | None = None, only_open: bool = False, most: int = 20
 ) -> Query[list[ListedSignal]]:
     """Return the newest signals of a run, or of all."""
-    return Query(_LIST, (run_id, only_open, most), _read_listed)
+    return documents(ListedSignal, "pgflowd.list_signals(%s, %s, %s)", (run_id, only_open, most))
 
 
 def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
     """Return a signal, and whether a task waits for one of this name."""
 
     def read(rows: Rows) -> tuple[ListedSignal, bool] | None:
-        return (_read_listed([rows[0][:-1]])[0], rows[0][-1]) if rows else None
+        return (document_of(ListedSignal, rows[0]), rows[0][-1]) if rows else None
 
     return Query(_GET, (signal_id,), read)
 
 
-_COLUMNS = """
-signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at,
-session_role
-"""
-_LIST = f"select {_COLUMNS} from pgflowd.list_signals(%s, %s, %s)"
 _GET = f"""
-select {_COLUMNS}, exists (
+select {columns_of(ListedSignal)}, exists (
          select from pgflowd.waits as wait
           where wait.run_id = signal.run_id and wait.kind = 'signal' and wait.name = signal.name)
   from pgflowd.signals as signal where signal_id = %s
 """
-
-
-def _read_listed(rows: Rows) -> list[ListedSignal]:
-    return list(starmap(ListedSignal, ([*row[:3], decode(row[3]), *row[4:]] for row in rows)))
 
 
 # limits: their places, and who waits for one
@@ -203,18 +133,12 @@ def _read_listed(rows: Rows) -> list[ListedSignal]:
 
 def list_limits(flow_slug: str, most: int) -> Query[list[ListedLimit]]:
     """Return the limits of a flow that are in use, those for which most tasks wait first."""
-    return Query(_LIST_LIMITS, (flow_slug, most), lambda rows: list(starmap(ListedLimit, rows)))
+    return documents(ListedLimit, "pgflowd.list_limits(%s, %s)", (flow_slug, most), key="limit_key")
 
 
 def refill_limits(after_key: str | None, max_keys: int) -> Query[str | None]:
     """Pass on what the dead have left, of some limits; return behind which to go on."""
     return Query("select pgflowd.refill_limits(%s, %s)", (after_key, max_keys), only)
-
-
-_LIST_LIMITS = """
-select limit_key, steps, slots, taken, waiting, first_since, holders
-  from pgflowd.list_limits(%s, %s)
-"""
 
 
 NOT_DONE = "PF013"  # the notice that something due could not be done, and is tried again
