@@ -4,7 +4,8 @@ The object that every command gets: the global flags, the settings, and methods 
 A command takes it with `@pass_app`. Expensive work is done on first use, so `--help` reads no
 file. `app.settings` loads the configuration and prints its warnings. `app.database_url` is read
 at each call, so a rotated password works; its secrets are hidden in all later output. Results
-go to standard output, everything else to standard error.
+go to standard output, everything else to standard error. A command that succeeds returns, one with
+a negative result calls `app.exit(ExitCode.NO)`, one that refuses raises `CommandRefused`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pgflowd.cli.exits import CommandRefused
 from pgflowd.cli.terminal.screen import Screen, TableCell, emit, screen_for
 from pgflowd.core.documents import versioned
 from pgflowd.core.exit_codes import ExitCode
@@ -33,6 +33,12 @@ from pgflowd.core.redact import one_line, redact, secrets_in
 if TYPE_CHECKING:
     from pgflowd.core.settings.sections import Settings
     from pgflowd.errors import Problem
+
+
+class CommandRefused(click.ClickException):
+    """The command refuses; the text says what is missing."""
+
+    exit_code = ExitCode.REFUSED
 
 
 class App:
@@ -137,6 +143,17 @@ class App:
             self.print_document(document)
         else:
             self.print(text)
+
+    def print_found(
+        self, document: Any, is_found: object, show: Callable[[], None], nothing: str
+    ) -> None:
+        """Print a list: with `--json` its document, else `show` it, or remark that it is empty."""
+        if self.json:
+            self.print_document(document)
+        elif is_found:
+            show()
+        else:
+            self.note(nothing)
 
     def print_json_line(self, value: Any) -> None:
         """Print one JSON object on one line, and flush it."""

@@ -10,7 +10,8 @@ unknown name gets a suggestion.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from pgflowd.cli.app import App
 from pgflowd.core.redact import one_line
+from pgflowd.errors import PgflowdError
 
 HINTS = {
     "start": "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?",
@@ -53,33 +55,19 @@ def _flag(*names: str, **attributes: Any) -> click.Option:
 def global_options() -> list[click.Option]:
     """Return new options for the flags that every command accepts."""
     return [
-        _flag(  # whether it can be read is seen when it is read (E101)
-            "-c",
-            "--config",
-            type=click.Path(readable=False),
-            metavar="FILE",
-            help="Read this config file.",
-        ),
-        _flag(
-            "--database-url",
-            "flag_database_url",
-            metavar="URL",
-            help="Use this database; env:NAME and file:PATH work, too.",
-        ),
+        # whether it can be read is seen when it is read (E101)
+        _flag("-c", "--config", type=click.Path(readable=False), metavar="FILE",
+              help="Read this config file."),
+        _flag("--database-url", "flag_database_url", metavar="URL",
+              help="Use this database; env:NAME and file:PATH work, too."),
         _flag("-i", "--instance", metavar="NAME", help="Read /etc/pgflowd/NAME.toml."),
         _flag("--json", is_flag=True, help="Print JSON; streams print one object per line."),
         _flag("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
         _flag("-q", "--quiet", is_flag=True, help="Print only results and errors."),
         _flag("-v", "--verbose", is_flag=True, help="Print more."),
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_version,
-            help="Print the version.",
-        ),
-    ]
+        click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False,
+                     callback=_show_version, help="Print the version."),
+    ]  # fmt: skip
 
 
 class Formatter(click.HelpFormatter):
@@ -101,6 +89,20 @@ class CommandContext(click.Context):
     formatter_class = Formatter
 
 
+@contextmanager
+def _usage_errors(ctx: click.Context) -> Iterator[None]:
+    """Let faults of the command line name this command's help; a word is one that is unclear."""
+    try:
+        yield
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
+    except PgflowdError as error:
+        if error.code != "E506":
+            raise
+        raise click.UsageError(error.text, ctx) from error
+
+
 class Command(click.Command):
     """A command with the global flags."""
 
@@ -114,11 +116,12 @@ class Command(click.Command):
         self.params.extend(self.global_options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
+        with _usage_errors(ctx):
             return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # the message names this command's help
-            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _usage_errors(ctx):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options; the global ones in full only in the root's help."""
@@ -171,10 +174,10 @@ class Group(Command, click.Group):
     def _hint(self, ctx: click.Context, name: str) -> str:
         if ctx.parent is None and name in HINTS:
             return f"; {HINTS[name]}"
-        from difflib import get_close_matches
+        from pgflowd.core.text import did_you_mean
 
-        close = get_close_matches(name.lower(), self.list_commands(ctx), n=1)
-        return f"; did you mean '{close[0]}'?" if close else ""
+        hint = did_you_mean(name, self.list_commands(ctx))
+        return f"; {hint}" if hint else ""
 
 
 class LazyGroup(Group):

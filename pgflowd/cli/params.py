@@ -1,15 +1,15 @@
 """
 The types of the arguments and options of commands: runs, flows, tasks, durations, JSON.
 
-Each type explains what is wrong with a word, and completes words from the database. Whether a
-run or flow exists is checked when the command runs (`cli.lookup`).
+Each type explains what is wrong with a word. A `NamedWord` names something, and shells complete it
+from the database; whether it exists is checked when the command runs (`cli.database`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -17,24 +17,24 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from pgflowd.cli import known_words
-from pgflowd.cli.connect import suggestions
-from pgflowd.cli.lookup import (
-    check_run_word,
-    check_task_word,
-    check_worker_word,
-    flow_slugs,
-)
+from pgflowd import db
+from pgflowd.cli.app import App
+from pgflowd.cli.database import check_task_word, execute, find_run
 from pgflowd.core.definition.options import MAX_SLOTS, TUNABLE, OptionKind
-from pgflowd.core.lookup import LAST
+from pgflowd.core.lookup import LAST, check_run_word, check_worker_word
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.values import needs_fault, sorted_needs
-from pgflowd.core.text import did_you_mean
+from pgflowd.core.settings.values import needs_fault, parse_duration, sorted_needs
+from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.text import did_you_mean, short_id, task_name
 
 if TYPE_CHECKING:
     import psycopg
 
+    from pgflowd.core.documents.waits import OpenTask
+    from pgflowd.db.query import Query
+
     ParamType = click.ParamType[Any]
+    Suggest = Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[str]]
 else:
     ParamType = click.ParamType  # no generic class in older releases of click
 
@@ -45,13 +45,17 @@ MAX_DURATION_S = 36500 * 86400.0
 MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless stream ends here
 
 
-class WordParam(ParamType):
-    """A word that names something in the database, from where shells can complete it."""
+class NamedWord(ParamType):
+    """
+    A word that names something in the database. `suggest` reads lines for shells, with the words
+    that are given before; what follows a word, after a blank, explains it. `check` refuses a word
+    that can name nothing, before the command connects.
+    """
 
     def __init__(
         self,
         name: str,
-        suggest: Callable[[psycopg.Connection[Any]], list[str]],
+        suggest: Suggest,
         check: Callable[[str], object] | None = None,
         constants: Sequence[str] = (),
     ) -> None:
@@ -60,29 +64,8 @@ class WordParam(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if self._check is not None:
-            self._check(value)  # before the command connects
+            self._check(value)
         return value
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        items = []
-        for line in [*self._constants, *suggestions(self._suggest, ctx)]:
-            word, _, help = line.partition(" ")
-            if word.startswith(incomplete):
-                items.append(CompletionItem(word, help=help or None))
-        return items
-
-
-class PartParam(ParamType):
-    """A word that names a part of what was named before, such as a step of a run."""
-
-    def __init__(
-        self,
-        name: str,
-        suggest: Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[str]],
-    ) -> None:
-        self.name, self._suggest = name, suggest
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -90,86 +73,106 @@ class PartParam(ParamType):
         # Behind an option without its value, which is what is completed, click leaves arguments.
         arguments = (each.name for each in ctx.command.params if isinstance(each, click.Argument))
         given = {**ctx.params, **dict(zip(arguments, ctx.args, strict=False))}
-        words = suggestions(lambda conn: [*self._suggest(conn, given)], ctx)
-        return begin_with(incomplete, dict.fromkeys(words))
+        lines = [*self._constants, *self._suggestions(ctx, given)]
+        pairs = dict.fromkeys(line.partition(" ")[::2] for line in lines)
+        return begin_with(incomplete, pairs)
 
-
-def begin_with(begun: str, words: Iterable[str]) -> list[CompletionItem]:
-    """Those of the words that a shell may suggest."""
-    return [CompletionItem(word) for word in words if word.startswith(begun)]
-
-
-class DurationParam(ParamType):
-    """A duration with a unit; becomes float seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        from pgflowd.core.settings.values import parse_duration
-
-        if isinstance(value, float):
-            return value
+    def _suggestions(self, ctx: click.Context, given: Mapping[str, Any]) -> list[str]:
+        """What the database knows; nothing if it does not answer soon. What has control
+        characters, as names of signals may, would tear the list and reach the terminal."""
+        app = ctx.find_object(App) or App()
+        for param in ("config", "flag_database_url", "instance"):
+            if ctx.params.get(param) and not getattr(app, param):
+                setattr(app, param, ctx.params[param])
+        app.quiet = True
         try:
-            seconds = parse_duration(value)
-        except ValueError as error:
-            self.fail(
-                f"'{one_line(value, 60)}': {error}; write for example 30s or 1h30m", param, ctx
-            )
-        if seconds > MAX_DURATION_S:  # no date is as far away as a number may say
-            self.fail(f"'{one_line(value, 60)}' is more than 36500d", param, ctx)
-        return seconds
+            limits = db.connection.Limits(connect_s=2.0, statement_s=1.0, lock_s=1.0)
+            name = "pgflowd completion"
+            with db.connection.connect(app.database_url, name=name, limits=limits) as conn:
+                return [line for line in self._suggest(conn, given) if line.isprintable()]
+        except Exception:
+            return []
 
 
-class MomentParam(ParamType):
+def begin_with(begun: str, words: Iterable[str | tuple[str, str]]) -> list[CompletionItem]:
+    """Those of the words that a shell may suggest, each alone or with its explanation."""
+    pairs = ((each, "") if isinstance(each, str) else each for each in words)
+    return [
+        CompletionItem(word, help=help or None) for word, help in pairs if word.startswith(begun)
+    ]
+
+
+def _listed(query: Callable[[], Query[list[Any]]], line: Callable[[Any], str]) -> Suggest:
+    """Suggest a line of each row that a query finds."""
+
+    def suggest(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterable[str]:
+        found = execute(conn, query())
+        return map(line, found)
+
+    return suggest
+
+
+def _workers(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterator[str]:
+    for daemon in execute(conn, db.daemons.list_daemons()):
+        for flow in daemon.flows:
+            if worker := flow.get("worker_id"):
+                yield f"{short_id(worker)} {flow.get('slug')} of {daemon.place}"
+
+
+def _steps(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> list[str]:
+    """The steps of the run or flow that is given."""
+    if "run" in given:
+        found = execute(conn, db.runs.run_steps(find_run(conn, given["run"])))
+        return [step.step_slug for step in found]
+    shape = execute(conn, db.flows.flow_shape(given["flow"])) or {}
+    return [step["slug"] for step in shape["steps"]]
+
+
+def _waits_of_run(word: Callable[[OpenTask], str | None]) -> Suggest:
+    """Suggest a word of each task of the run that waits, if it has one."""
+
+    def suggest(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterable[str]:
+        waits = execute(conn, db.waits.waits_of(find_run(conn, given["run"]), 100))
+        return filter(None, map(word, waits))
+
+    return suggest
+
+
+def _refused(word: object, fault: str) -> click.BadParameter:
+    return click.BadParameter(f"'{one_line(str(word), 60)}'{fault}")
+
+
+def duration_s(word: str) -> float:
+    """A duration with a unit, in seconds."""
+    try:
+        seconds = parse_duration(word)
+    except ValueError as error:
+        raise _refused(word, f": {error}; write for example 30s or 1h30m") from None
+    if seconds > MAX_DURATION_S:  # no date is as far away as a number may say
+        raise _refused(word, " is more than 36500d")
+    return seconds
+
+
+def moment(word: str) -> datetime:
     """A moment as ISO 8601 has it; without an offset in the time zone of this machine."""
-
-    name = "moment"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            return datetime.fromisoformat(value).astimezone()
-        except (ValueError, OverflowError):
-            self.fail(
-                f"'{one_line(value, 60)}' is not a moment; write for example 2026-12-31T08:00"
-                " or 2026-12-31T08:00Z",
-                param,
-                ctx,
-            )
+    try:
+        return datetime.fromisoformat(word).astimezone()
+    except (ValueError, OverflowError):
+        example = "write for example 2026-12-31T08:00 or 2026-12-31T08:00Z"
+        raise _refused(word, f" is not a moment; {example}") from None
 
 
-class MomentOrDurationParam(ParamType):
-    """A moment, or a duration from now on."""
-
-    name = "moment or duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | float:
-        if isinstance(value, datetime) or "-" in str(value):
-            return MOMENT.convert(value, param, ctx)
-        return DURATION.convert(value, param, ctx)
+def moment_or_duration(word: str) -> datetime | float:
+    """A moment, or a duration from now on in seconds."""
+    return moment(word) if "-" in word else duration_s(word)
 
 
-class LabelParam(ParamType):
+def label(word: str) -> tuple[str, str]:
     """A label: `NAME=VALUE`."""
-
-    name = "label"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = value.partition("=")
-        if not (name and equals):
-            self.fail(f"'{one_line(value, 60)}' is not a label; write customer=42", param, ctx)
-        return name, text
+    name, equals, text = word.partition("=")
+    if not (name and equals):
+        raise _refused(word, " is not a label; write customer=42")
+    return name, text
 
 
 class NumberParam(click.IntRange):
@@ -180,43 +183,32 @@ class NumberParam(click.IntRange):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            text = f"'{one_line(str(value), 60)}' is not a whole number {limits}"
-            raise click.BadParameter(text, ctx, param) from None
+            raise _refused(value, f" is not a whole number {limits}") from None
 
 
-class JsonParam(ParamType):
+def json_value(word: str) -> Any:
     """JSON: itself, `-` for standard input, or `@FILE`."""
-
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        text, place = self._text(value, param, ctx)
-        try:
-            return json.loads(text, parse_constant=_refuse_constant)
-        except RecursionError:
-            self.fail(f"{place or 'it'} is nested too deeply", param, ctx)
-        except ValueError as error:
-            hint = "" if place else _quoting_hint(value)
-            where = f"{place} " if place else ""
-            self.fail(f"{where}is not JSON: {error}{hint}", param, ctx)
-
-    def _text(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        try:
-            if value == "-":
-                return _bounded(sys.stdin), "standard input"
-            if value.startswith("@"):
-                with Path(value[1:]).open(encoding="utf-8") as file:
-                    return _bounded(file), value[1:]
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            if isinstance(error, UnicodeDecodeError):
-                reason = "it is not UTF-8"
-            self.fail(f"{one_line(value, 200)} cannot be read: {reason}", param, ctx)
-        return value, ""
+    text, place = word, ""
+    try:
+        if word == "-":
+            text, place = _bounded(sys.stdin), "standard input"
+        elif word.startswith("@"):
+            place = word[1:]
+            with Path(place).open(encoding="utf-8") as file:
+                text = _bounded(file)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "it is not UTF-8"
+        text = f"{one_line(word, 200)} cannot be read: {reason}"
+        raise click.BadParameter(text) from None
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise click.BadParameter(f"{place or 'it'} is nested too deeply") from None
+    except ValueError as error:
+        fault = f"{place} is not JSON: {error}" if place else f"is not JSON: {error}{_hint(word)}"
+        raise click.BadParameter(fault) from None
 
 
 def _bounded(stream: IO[str] | None) -> str:
@@ -233,95 +225,127 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _quoting_hint(value: str) -> str:
+def _hint(word: str) -> str:
     """A hint about a shell's quotes, if those are the likely cause."""
-    looks_bare = value[:1] not in '[{"' or ('"' not in value and len(value) > 2)
+    looks_bare = word[:1] not in '[{"' or ('"' not in word and len(word) > 2)
     return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
-class NeedsParam(ParamType):
-    """Words with commas between, such as gpu,80gb."""
-
-    name = "words"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        needs = value.split(",") if isinstance(value, str) else value
-        if needs and (fault := needs_fault(needs)):
-            self.fail(f"{value!r}: {fault}, as in gpu,80gb", param, ctx)
-        return sorted_needs(needs)
+def needs(word: str | Sequence[str]) -> Any:
+    """Words with commas between, such as gpu,80gb; none by default."""
+    found = word.split(",") if isinstance(word, str) else word
+    if found and (fault := needs_fault(found)):
+        raise click.BadParameter(f"{word!r}: {fault}, as in gpu,80gb")
+    return sorted_needs(found)
 
 
-class OptionValueParam(ParamType):
+def option_value(word: str) -> tuple[str, Any]:
     """An option of a flow or step and its value, such as timeout=30; None for `unset`."""
-
-    name = "option"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        name, equals, text = str(value).partition("=")
-        option = TUNABLE.get(name)
-        if not equals or option is None:
-            hint = (
-                f"write its value, as {name}=30, or {name}=unset"
-                if option is not None
-                else did_you_mean(name, TUNABLE)
-                or f"write one of {', '.join(TUNABLE)}, as timeout=30"
-            )
-            self.fail(f"{value!r} sets no option; {hint}", param, ctx)
-        if text == "unset":
-            return name, None
-        if option.words:
-            if text not in option.words:
-                self.fail(f"{value!r}: {name} is {' or '.join(option.words)}", param, ctx)
-            return name, text
-        least, most = (1, MAX_SLOTS) if not option.is_number else (option.least, option.most)
-        if not (text.isascii() and text.isdecimal() and least <= int(text[:20]) <= most):
-            unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
-            rule = f"a whole number{unit} from {least} to {most}, or unset"
-            self.fail(f"{value!r}: {name} is {rule}", param, ctx)
-        return name, int(text)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return begin_with(incomplete, (f"{name}=" for name in TUNABLE))
+    name, equals, text = word.partition("=")
+    option = TUNABLE.get(name)
+    if not equals or option is None:
+        hint = (
+            f"write its value, as {name}=30, or {name}=unset"
+            if option is not None
+            else did_you_mean(name, TUNABLE) or f"write one of {', '.join(TUNABLE)}, as timeout=30"
+        )
+        raise click.BadParameter(f"{word!r} sets no option; {hint}")
+    if text == "unset":
+        return name, None
+    if option.words:
+        if text not in option.words:
+            raise click.BadParameter(f"{word!r}: {name} is {' or '.join(option.words)}")
+        return name, text
+    least, most = (1, MAX_SLOTS) if not option.is_number else (option.least, option.most)
+    if not (text.isascii() and text.isdecimal() and least <= int(text[:20]) <= most):
+        unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
+        rule = f"a whole number{unit} from {least} to {most}, or unset"
+        raise click.BadParameter(f"{word!r}: {name} is {rule}")
+    return name, int(text)
 
 
-RUN = WordParam("run", known_words.recent_runs, check_run_word, [f"{LAST} the newest run"])
-FLOW = WordParam("flow", flow_slugs)
-SCHEDULE = WordParam("name", known_words.schedules)
-DAEMON = WordParam("daemon", known_words.daemons)
-WORKER = WordParam("worker id", known_words.workers, check_worker_word)
-TASK = WordParam("task", known_words.stalled_tasks, check_task_word)
-SETTING = WordParam("setting", known_words.settings)
-STEP = PartParam("step", known_words.steps)
-APPROVAL_STEP = PartParam("step", known_words.approvals)
-SIGNAL_NAME = PartParam("name", known_words.signal_names)
-OPEN_TASK = WordParam("task", known_words.open_tasks, check_task_word)
-WAITING_TASK = WordParam("task", known_words.waiting_tasks, check_task_word)
-DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
-OPTION_VALUE = OptionValueParam()
-MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()
-LIMIT_OPTION = click.option(
-    "--limit",
-    type=NumberParam(1, 10_000),
-    default=20,
-    metavar="N",
-    help="At most N; by default 20.",
+RUN = NamedWord(
+    "run",
+    _listed(
+        lambda: db.runs.list_runs(most=50),
+        lambda run: f"{short_id(run.run_id)} {run.flow_slug} {run.status}",
+    ),
+    check_run_word,
+    [f"{LAST} the newest run"],
 )
+FLOW = NamedWord("flow", lambda conn, given: db.run_search.flow_slugs(conn))
+SCHEDULE = NamedWord(
+    "name", _listed(lambda: db.schedules.list_schedules(), lambda each: f"{each.name} {each.when}")
+)
+DAEMON = NamedWord(
+    "daemon", _listed(lambda: db.daemons.list_daemons(), lambda each: f"{each.place} {each.state}")
+)
+WORKER = NamedWord("worker id", _workers, check_worker_word)
+SETTING = NamedWord(
+    "setting", _listed(lambda: db.daemons.list_settings(), lambda each: f"{each.name} {each.means}")
+)
+STEP = NamedWord("step", _steps)
+APPROVAL_STEP = NamedWord(
+    "step", _waits_of_run(lambda task: task.step_slug if task.is_approval else "")
+)
+SIGNAL_NAME = NamedWord("name", _waits_of_run(lambda task: task.name))
+TASK = NamedWord(
+    "task",
+    _listed(
+        lambda: db.waits.stalled_tasks(60.0),
+        lambda task: task_name(task.run_id, task.step_slug, task.task_index),
+    ),
+    check_task_word,
+)
+OPEN_TASK = NamedWord(
+    "task",
+    _listed(
+        lambda: db.waits.list_tasks(most=50),
+        lambda task: f"{task_name(*task.key)} {task.flow_slug} {task.status}",
+    ),
+    check_task_word,
+)
+WAITING_TASK = NamedWord(
+    "task",
+    _listed(
+        lambda: db.waits.list_tasks(statuses=[TaskStatus.WAITING], most=50),
+        lambda task: f"{task_name(*task.key)} {one_line(task.waits_for, 60)}",
+    ),
+    check_task_word,
+)
+
+run_argument = click.argument("run", metavar="RUN", type=RUN)
+runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
+LIMIT_OPTION = click.option(
+    "--limit", type=NumberParam(1, 10_000), default=20, metavar="N",
+    help="At most N; by default 20.",
+)  # fmt: skip
 REASON_OPTION = click.option("--reason", metavar="TEXT", help="Why; it is stored with the action.")
+YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask.")
 LABELS: dict[str, Any] = {
-    "type": LABEL, "metavar": "K=V", "multiple": True, "help": "A label; may be repeated."
+    "type": label, "metavar": "K=V", "multiple": True, "help": "A label; may be repeated."
 }  # fmt: skip
 label_option = click.option("--label", "labels", **LABELS)
+
+
+def status_option(statuses: Iterable[str], more: str = "") -> Callable[[F], F]:
+    """Choose by these statuses."""
+    names = [str(each) for each in statuses]
+    about = f"{', '.join(names)}; may be repeated{more}."
+    choice = click.Choice(names)
+    return click.option(
+        "--status", "statuses", type=choice, multiple=True, metavar="STATUS", help=about
+    )
 
 
 def time_options(command: F) -> F:
     """When a run begins, and when it expires."""
     for option in (
-        click.option("--expires", type=MOMENT_OR_DURATION, metavar="T|DUR",
+        click.option("--expires", type=moment_or_duration, metavar="T|DUR",
                      help="End it then, wherever it is."),
-        click.option("--delay", type=DURATION, metavar="DUR", help="Begin it after this time."),
-        click.option("--at", type=MOMENT, metavar="T", help="Begin it then: 2026-12-31T08:00."),
+        click.option("--delay", type=duration_s, metavar="DUR", help="Begin it after this time."),
+        click.option("--at", type=moment, metavar="T", help="Begin it then: 2026-12-31T08:00."),
     ):  # fmt: skip
         command = option(command)
     return command

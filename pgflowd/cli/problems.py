@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import click
@@ -18,6 +18,7 @@ import click
 from pgflowd.cli.terminal.screen import emit
 from pgflowd.core.exit_codes import exit_for
 from pgflowd.core.redact import one_line
+from pgflowd.core.text import counted
 from pgflowd.errors import PgflowdError, Problem
 
 if TYPE_CHECKING:
@@ -57,35 +58,33 @@ def point_to_pages(app: App, problems: Sequence[Problem]) -> None:
         app.note(f"`pgflowd explain {codes[0] if len(codes) == 1 else 'CODE'}` says more")
 
 
-def for_each(
-    app: App,
-    key: str,
-    items: Iterable[T],
-    act: Callable[[T], tuple[str, Any]],
-) -> None:
-    """Act on each item; an error of one item does not stop the others.
+def results_of(
+    items: Iterable[T], act: Callable[[T], tuple[str, Any]]
+) -> Iterator[tuple[str, Any] | PgflowdError]:
+    """Act on each item: what was done, as a line and its document, or why it was not."""
+    for item in items:
+        try:
+            yield act(item)
+        except PgflowdError as error:
+            yield error
 
-    `act` returns a line and its document. Lines are printed as they come; with `--json` the
-    documents are printed as a list under `key`. The first error decides the exit code.
+
+def print_each(app: App, key: str, results: Iterable[tuple[str, Any] | PgflowdError]) -> None:
+    """Print what became of many items; an error of one does not stop the others.
+
+    Lines are printed as they come; with `--json` the documents are printed as a list under `key`.
+    The first error decides the exit code.
     """
     documents: list[Any] = []
     errors: list[PgflowdError] = []
-    for item in items:
-        try:
-            line, document = act(item)
-        except PgflowdError as error:
-            errors.append(error)
+    for result in results:
+        if isinstance(result, PgflowdError):
+            errors.append(result)
             continue
+        line, document = result
         documents.append(document)
         if not app.json:
             app.print(line)
-    print_outcomes(app, key, documents, errors)
-
-
-def print_outcomes(
-    app: App, key: str, documents: Sequence[Any], errors: Sequence[PgflowdError]
-) -> None:
-    """Print what became of many items, but for the lines; see `for_each`."""
     if app.json:
         app.print_document({key: documents})
     if errors:
@@ -112,47 +111,41 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
 
 def problem_columns(app: App, problems: Sequence[Problem], screen: Screen) -> list[str]:
     """Return problems as lines in columns, with a count at the end."""
-    shown = [_cleaned(app, problem) for problem in problems]
-    places = [len(problem.place) for problem in shown if problem.place]
+    shown = [problem_json(app, problem) for problem in problems]
+    places = [len(each["place"]) for each in shown if each["place"]]
     width = max([_PLACE_WIDTH, *places]) if places else 0
-    lines = [line for problem in shown for line in _lines(problem, width, screen)]
-    return [*lines, _count(problems)] if len(problems) > 1 else lines
+    lines = [
+        line
+        for problem, each in zip(problems, shown, strict=True)
+        for line in _lines(each, problem.is_warning, width, screen)
+    ]
+    warnings = sum(problem.is_warning for problem in problems)
+    counts = [(len(problems) - warnings, "error"), (warnings, "warning")]
+    count = ", ".join(counted(n, word) for n, word in counts if n)
+    return [*lines, count] if len(problems) > 1 else lines
 
 
 def problem_json(app: App, problem: Problem) -> ShownProblem:
     """Return a problem as the object that `--json` prints, without secrets."""
-    shown = _cleaned(app, problem)
-    return ShownProblem(code=shown.code, place=shown.place, text=shown.text, next=shown.next)
+    texts = (problem.place, problem.text, problem.next)
+    place, text, next_ = (each and one_line(app.hide(each)) for each in texts)
+    return ShownProblem(code=problem.code, place=place, text=text or "", next=next_)
 
 
 def _print_json(documents: Iterable[ShownProblem]) -> None:
     emit(json.dumps(list(documents), indent=2), sys.stderr)
 
 
-def _lines(problem: Problem, place_width: int, screen: Screen) -> list[str]:
-    code = screen.paint(problem.code, "yellow" if problem.is_warning else "red", bold=True)
-    text = problem.text + (f"; {problem.next}" if problem.next else "")
-    head = f"{(problem.place or ''):<{place_width}}  {code}" if place_width else code
+def _lines(problem: ShownProblem, is_warning: bool, place_width: int, screen: Screen) -> list[str]:
+    place = problem["place"] or ""
+    code = screen.paint(str(problem["code"]), "yellow" if is_warning else "red", bold=True)
+    text = problem["text"] + (f"; {problem['next']}" if problem["next"] else "")
     indent = place_width + (8 if place_width else 6)
     if screen.width is not None and screen.width - indent < _MIN_TEXT_WIDTH:
-        place = f"  {problem.place}" if problem.place else ""
-        return [f"{code}{place}", *screen.wrapped(text, head="  ", indent=2, whole=True)]
+        head = f"{code}  {place}" if place else code
+        return [head, *screen.wrapped(text, head="  ", indent=2, whole=True)]
+    head = f"{place:<{place_width}}  {code}" if place_width else code
     return screen.wrapped(text, head=f"{head}  ", indent=indent, whole=True)
-
-
-def _count(problems: Sequence[Problem]) -> str:
-    warnings = sum(problem.is_warning for problem in problems)
-    errors = len(problems) - warnings
-    counted = [(errors, "error"), (warnings, "warning")]
-    return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counted if n)
-
-
-def _cleaned(app: App, problem: Problem) -> Problem:
-    def clean(text: str | None) -> str | None:
-        return None if text is None else one_line(app.hide(text))
-
-    text = clean(problem.text) or ""
-    return Problem(problem.code, text, clean(problem.place), clean(problem.next))
 
 
 def _text_of(error: click.ClickException) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
+from pgflowd.cli.database import database, perform
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import DURATION, JSON, NEEDS, ParamType
+from pgflowd.cli.params import NamedWord, duration_s, json_value, needs
 from pgflowd.core.verbs import Argument, Kind, Verb
 from pgflowd.errors import NotFound, PgflowdError
 
@@ -21,8 +22,8 @@ _OPTIONS: Mapping[Kind, dict[str, Any]] = {
     Kind.FLAG: {"is_flag": True},
     Kind.TEXT: {"metavar": "TEXT"},
     Kind.NUMBER: {"type": int, "metavar": "N"},
-    Kind.DURATION: {"type": DURATION, "metavar": "DUR"},
-    Kind.WORDS: {"type": NEEDS, "metavar": "A,B", "default": ()},
+    Kind.DURATION: {"type": duration_s, "metavar": "DUR"},
+    Kind.WORDS: {"type": needs, "metavar": "A,B", "default": ()},
 }
 
 
@@ -38,41 +39,34 @@ def command_of(
     The command of a verb: `act` gets the app, and each parameter by its name. It `prints` a
     document of this type.
     """
+    own = [_parameter(each) for each in verb.arguments if each.help or each.kind is Kind.JSON]
+    examples = "\n         ".join(verb.examples)
     return Command(
         verb.name,
         callback=pass_app(act),
-        params=[*before, *options_of(verb), *after],
-        help=_help(verb),
+        params=[*before, *own, *after],
+        help=f"{verb.help}\n\n\b\nExample: {examples}",
         prints=prints,
     )
 
 
-def options_of(verb: Verb[Any]) -> list[click.Parameter]:
-    """The arguments of a verb as those of a command."""
-    return [_parameter(each) for each in verb.arguments if each.help or each.kind is Kind.JSON]
-
-
 def _parameter(argument: Argument) -> click.Parameter:
+    """An argument of a verb as one of a command."""
     if argument.kind is Kind.JSON:
         metavar = f"{argument.name.upper()}|-|@FILE"
-        return click.Argument([argument.name], metavar=metavar, type=JSON)
+        return click.Argument([argument.name], metavar=metavar, type=json_value)
     names = [argument.flag, argument.name]
     return click.Option(names, help=argument.help, **_OPTIONS[argument.kind])
 
 
-def _help(verb: Verb[Any]) -> str:
-    examples = "\n         ".join(verb.examples)
-    return f"{verb.help}\n\n\b\nExample: {examples}"
-
-
-def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown, prints: Any) -> Command:
+def changing(verb: Verb[Any], key: str, word: NamedWord, unknown: Unknown, prints: Any) -> Command:
     """The command of a verb on a flow or a schedule, whose name has this key in its document."""
-    noun = verb.target.name.lower()
 
     def act(app: App, /, **given: Any) -> None:
         name = given.pop(key)
         was_changed = perform_on(app, verb, name, unknown, **given)
-        text = f"{noun} {name} {verb.done if was_changed else verb.is_so}"
+        done = verb.done if was_changed else verb.is_so
+        text = f"{verb.target.name.lower()} {name} {done}"
         app.print_result(text, {key: name, "changed": was_changed})
 
     argument = click.Argument([key], metavar=key.upper(), type=word)
@@ -81,10 +75,8 @@ def changing(verb: Verb[Any], key: str, word: ParamType, unknown: Unknown, print
 
 def perform_on(app: App, verb: Verb[Any], name: str, unknown: Unknown, **given: Any) -> Any:
     """Perform a verb on a flow or a schedule that must exist."""
-    from pgflowd.db import operations, performing
-
     with database(app) as conn:
         try:
-            return performing.run_sync(conn, operations.perform(verb, name, **given))
+            return perform(conn, db.operations.perform(verb, name, **given))
         except NotFound as error:
             raise unknown(conn, name) from error

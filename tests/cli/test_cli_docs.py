@@ -14,7 +14,7 @@ from support.covers import covers
 from support.shop import on_a_terminal
 
 import pgflowd as package
-from pgflowd.cli.commands.docs import TopicParam, docs
+from pgflowd.cli.commands.docs import docs
 from pgflowd.core.documents.documentation import TableOfContents, found_in
 from pgflowd.host.pages import page_text
 
@@ -124,7 +124,7 @@ def test_a_blank_asks_for_no_words(pgflowd):
 
 
 def test_topics_are_completed():
-    suggested = TopicParam().shell_complete(click.Context(docs), docs.params[0], "wa")
+    suggested = docs.params[0].shell_complete(click.Context(docs), "wa")
 
     assert [(item.value, item.help) for item in suggested] == [("waits", "Waits")]
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from support.shop import on_a_terminal
 
-from pgflowd.cli.commands.explain import CodeParam, explain
+from pgflowd.cli.commands.docs import explain
 from pgflowd.core.documents.documentation import nearest_codes, page_of
 from pgflowd.errors import GROUPS, TITLES
 from pgflowd.host.pages import error_page
@@ -95,7 +95,7 @@ def test_a_page_with_another_title_is_refused():
 
 def test_codes_are_completed():
     ctx = click.Context(explain)
-    suggested = CodeParam().shell_complete(ctx, explain.params[0], "w31")
+    suggested = explain.params[0].shell_complete(ctx, "w31")
 
     assert [item.value for item in suggested] == [code for code in TITLES if code[:3] == "W31"]
     assert suggested[0].help == TITLES[suggested[0].value]

@@ -171,7 +171,7 @@ def test_a_run_that_refuses_is_reported_and_keeps_none_of_the_others(here, shop,
     shop.conn.execute("select pgflowd.cancel(%s, '', '')", (runs[1],))
     from pgflowd.cli.commands import run_verbs
 
-    monkeypatch.setattr(run_verbs, "_matching", lambda *_: sorted(runs))
+    monkeypatch.setattr(run_verbs, "_matching", lambda *_, **__: sorted(runs))
     resumed = here("runs", "pause", "--flow", "send_email", "--yes")
 
     assert (resumed.code, len(resumed.out.splitlines())) == (6, 2)

@@ -18,8 +18,7 @@ from support.covers import covers
 from support.shop import on_a_terminal
 
 from pgflowd.cli import main
-from pgflowd.cli.app import App
-from pgflowd.cli.exits import CommandRefused
+from pgflowd.cli.app import App, CommandRefused
 from pgflowd.cli.groups import Command, Entry, Group
 from pgflowd.cli.main import COMMANDS, cli, run
 from pgflowd.cli.problems import problem_columns

@@ -9,16 +9,11 @@ from uuid import uuid4
 import click
 import pytest
 
-from pgflowd.cli import params
-from pgflowd.cli.commands.run_lists import PageKeyParam
 from pgflowd.cli.main import cli, run
 from pgflowd.core.failure import APPROVAL
 
-FREE = (  # types of what a user makes up: numbers, times, JSON
-    params.DurationParam, params.MomentParam, params.MomentOrDurationParam, params.LabelParam,
-    params.JsonParam, params.NeedsParam, PageKeyParam, click.IntRange, type(click.INT),
-    type(click.UUID),
-)  # fmt: skip
+# types of what a user makes up: numbers, times, JSON
+FREE = (click.types.FuncParamType, click.IntRange, type(click.INT), type(click.UUID))
 FREE_TEXTS = {
     "--reason", "--note", "--key", "--after-key", "--singleton", "--text", "--dedup", "--as",
     "--code", "--actor", "--listen", "--database-url", "--instance", "schedules add CRON",
@@ -35,9 +30,10 @@ class Place(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        is_text = self.param.type is click.STRING and self.param._custom_shell_complete is None
+        if self.param._custom_shell_complete is not None:
+            return False
         named = {self.name, *self.param.opts} & FREE_TEXTS
-        return bool(named) if is_text else isinstance(self.param.type, FREE)
+        return bool(named) if self.param.type is click.STRING else isinstance(self.param.type, FREE)
 
 
 def places(command: click.Command, ctx: click.Context, words: str) -> Iterator[Place]:

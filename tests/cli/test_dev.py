@@ -469,7 +469,7 @@ def test_without_the_dashboards_packages_it_says_how_to_get_them(capsys, monkeyp
     monkeypatch.setattr(web, "NEEDED", ("no_such_package",))
 
     with children.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
-        assert dashboard.link() is None
+        assert dashboard() is None
 
     assert "for a dashboard in the browser: pip install 'pgflowd[web]'" in capsys.readouterr().err
 
@@ -479,7 +479,7 @@ def test_a_dashboard_takes_another_port_if_somebody_has_its_own(monkeypatch, tmp
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(children, "LISTEN", f"127.0.0.1:{taken.getsockname()[1]}")
         with children.local_web(App(), [], "postgresql://nowhere/x") as dashboard:
-            link = dashboard.link()
+            link = dashboard()
             assert link is not None and f":{taken.getsockname()[1]}/" not in link
             assert httpx.get(link, timeout=30).status_code == 200
     with pytest.raises(httpx.ConnectError):

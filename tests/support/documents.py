@@ -18,9 +18,9 @@ from typing import Any
 import click
 from jsonschema import Draft202012Validator, FormatChecker
 
+from pgflowd.cli.commands.docs import documents
 from pgflowd.cli.main import cli
 from pgflowd.cli.problems import ShownProblem
-from pgflowd.cli.schemas import documents
 from pgflowd.core.documents.schema import Schema, schema_of
 
 KEYS = Path(__file__).parents[1] / "unit" / "document_keys.txt"

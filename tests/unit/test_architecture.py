@@ -230,5 +230,6 @@ def version_only(module: str, found: Import) -> bool:
     """Whether an import from the package itself takes the version and nothing else."""
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.lineno == found.line:
-            return {alias.name for alias in node.names} <= {"__version__"}
+            names = {alias.name for alias in node.names}
+            return {name for name in names if f"pgflowd.{name}" not in MODULES} <= {"__version__"}
     return False

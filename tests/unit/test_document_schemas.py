@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from support import documents
 
-from pgflowd.cli import schemas
+from pgflowd.cli.commands import docs
 from pgflowd.core.documents import FlowSlug, Format, Hidden, Inline, Named, Presence, encoded, shown
 from pgflowd.core.documents.schema import schema_of
 from pgflowd.core.statuses import StepStatus
@@ -120,16 +120,16 @@ def test_the_keys_that_clients_rely_on_are_those_that_were_promised():
     assert text == documents.keys(), "renew it: .venv/bin/python tests/support/documents.py"
 
 
-@pytest.mark.parametrize("name", schemas.documents())
+@pytest.mark.parametrize("name", docs.documents())
 def test_each_document_has_a_schema(name: str):
-    Draft202012Validator.check_schema(schema_of(schemas.documents()[name]))
+    Draft202012Validator.check_schema(schema_of(docs.documents()[name]))
 
 
 def test_the_command_prints_the_schema_of_a_document(pgflowd_docs):
     assert pgflowd_docs("--schema", "runs-log-follow") == schema_of(
-        schemas.documents()["runs-log-follow"]
+        docs.documents()["runs-log-follow"]
     )
-    assert pgflowd_docs("--schema") == list(schemas.documents())
+    assert pgflowd_docs("--schema") == list(docs.documents())
 
 
 def test_large_integers_are_integers():
@@ -148,7 +148,7 @@ def test_another_type_or_an_unknown_key_is_found_by_tests(change):
 
 def test_a_missing_key_is_found_and_users_may_meet_new_ones():
     lacking = {key: value for key, value in SIGNAL.items() if key != "dedup"}
-    printed = Draft202012Validator(schema_of(schemas.documents()["runs-signal"]))
+    printed = Draft202012Validator(schema_of(docs.documents()["runs-signal"]))
 
     with pytest.raises(ValidationError):
         documents.check(["runs", "signal", "--json"], json.dumps(lacking), "")

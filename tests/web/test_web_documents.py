@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from support import documents
 
-from pgflowd.cli import schemas
+from pgflowd.cli.commands import docs
 from pgflowd.web.pages import PAGES
 
 STATUS = json.loads((Path(__file__).parents[1] / "unit/status_document.json").read_text())
@@ -73,4 +73,4 @@ def test_the_api_answers_as_its_schema_says(web, words, path):
     assert answer.status_code == 200, answer.text
     name = "-".join(["api", *re.findall(r"\w+", path.replace("?view=", "/"))])
     for each in {name if path != "/" else "api", SCHEMAS[path]}:  # what its command prints, too
-        documents.validator(schemas.documents()[each]).validate(answer.json())
+        documents.validator(docs.documents()[each]).validate(answer.json())

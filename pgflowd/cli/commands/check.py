@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
+from pgflowd.cli.database import database, execute
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import ShownProblem, point_to_pages, problem_columns, problem_json
 from pgflowd.core.definition.shape import undoable
@@ -26,6 +27,7 @@ from pgflowd.core.server_connections import (
 )
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.text import counted
+from pgflowd.core.ticks import in_words
 from pgflowd.errors import ConfigError, PgflowdError, Problem
 
 if TYPE_CHECKING:
@@ -136,28 +138,23 @@ def _in_database(
     connections: CheckedConnections,
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
-    from pgflowd.db import schema
-    from pgflowd.db.daemons import server_connections
-    from pgflowd.db.flows import list_flows, living_workers
-    from pgflowd.db.query import execute
-
     try:
         with database(app, any_schema=True) as conn:
-            server = execute(conn, server_connections(is_ours=False))
+            server = execute(conn, db.daemons.server_connections(is_ours=False))
             yield from _too_few(app, server, connections)
-            problem = schema.status(conn).problem
+            problem = db.schema.status(conn).problem
             if problem is not None:
                 yield replace(problem, place=problem.place or PLACE)
                 return
             for flow, entry in zip(discovered.flows, flows, strict=True):
                 if flow.shape is not None:
                     yield from _compared(app, conn, flow, entry)
-            for row in execute(conn, list_flows()):
+            for row in execute(conn, db.flows.list_flows()):
                 if discovered.flow(row.flow_slug) is not None and not row.is_watched:
                     slug = row.flow_slug
                     text = f"{slug}: its queue has no notification trigger, so its worker polls"
                     yield Problem("W311", text, PLACE, f"run `pgflowd flows deploy {slug}`")
-            workers = execute(conn, living_workers())
+            workers = execute(conn, db.flows.living_workers())
             for flow in discovered.flows:
                 yield from _of_other_runtimes(app, flow, workers)
             yield from _of_schedules(conn, discovered)
@@ -185,13 +182,10 @@ def _compared(
     app: App, conn: psycopg.Connection[Any], flow: DiscoveredFlow, entry: CheckedFlow
 ) -> Iterator[Problem]:
     """Problems where a flow in the database differs from the code."""
-    from pgflowd.db.definitions import runs_of_first_version, unserved_versions
-    from pgflowd.db.flows import compare
-
     slug, mode = flow.slug, app.settings.pgflowd.definitions
-    compared = compare(conn, slug, flow.shape or {})
-    yield from unserved_versions(conn, flow.code)
-    yield from runs_of_first_version(conn, slug)
+    compared = db.flows.compare(conn, slug, flow.shape or {})
+    yield from db.definitions.unserved_versions(conn, flow.code)
+    yield from db.definitions.runs_of_first_version(conn, slug)
     if not compared.exists:
         entry["database"] = "missing"
         if mode == "verify":
@@ -212,8 +206,6 @@ def _compared(
 
 def _schedules(flow: DiscoveredFlow) -> list[CheckedSchedule]:
     """The schedules of a flow in the code, in words."""
-    from pgflowd.core.ticks import in_words
-
     listed = (flow.shape or {}).get("schedules") or []
     return [
         {"name": each["name"], "when": in_words(each["cron"], each["timezone"])} for each in listed
@@ -222,15 +214,12 @@ def _schedules(flow: DiscoveredFlow) -> list[CheckedSchedule]:
 
 def _of_schedules(conn: psycopg.Connection[Any], discovered: Discovered) -> Iterator[Problem]:
     """Schedules of the code whose names are taken, and those whose flows no code has."""
-    from pgflowd.db.query import execute
-    from pgflowd.db.schedules import list_schedules, taken_names
-
     for flow in discovered.flows:
         if names := [each["name"] for each in (flow.shape or {}).get("schedules") or []]:
-            yield from execute(conn, taken_names(flow.slug, names))
+            yield from execute(conn, db.schedules.taken_names(flow.slug, names))
     if any(problem.code in INCOMPLETE for problem in discovered.problems):
         return
-    for each in execute(conn, list_schedules()):
+    for each in execute(conn, db.schedules.list_schedules()):
         if each.origin == "code" and each.flow_slug not in discovered.slugs:
             text = f"schedule {each.name} starts runs of {each.flow_slug}, which is not in the code"
             remedy = f"`pgflowd schedules remove {each.name}`, unless another daemon serves it"

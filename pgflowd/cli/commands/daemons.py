@@ -1,40 +1,63 @@
 """
-`pgflowd daemons`: the daemons of all machines, from the database; and requests to the daemon here:
-`drain`, `stop`, `reload` and `wake`.
+`pgflowd daemons`: the daemons of all machines, from the database; requests to the daemon here:
+`drain`, `stop`, `reload` and `wake`; and its state: `status` and `tree`.
 
 `drain` gives running tasks the timeouts of their steps, `stop` gives them `drain_timeout`, and
 `stop --now` `kill_grace`. `reload` prints the result for each flow. `wake` starts the worker of a
 sleeping flow. `cli.terminal.daemon_view` prints daemons.
+
+Without a daemon `status` prints facts from the database, and the exit code is 3. `--check`
+prints nothing; its exit code is 0 if the daemon is healthy, 1 if not, 3 if it is not running.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NoReturn, TypedDict
 from uuid import UUID
 
 import click
 
-from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
-from pgflowd.cli.daemon_client import ask, ask_to_reload, wait_for_end
-from pgflowd.cli.exits import CommandRefused
+from pgflowd import db
+from pgflowd.cli.app import App, CommandRefused, pass_app
+from pgflowd.cli.daemon_client import (
+    NotRunning,
+    ask,
+    ask_elsewhere,
+    ask_to_reload,
+    socket_path,
+    wait_for_end,
+)
+from pgflowd.cli.database import database, execute, perform
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.lookup import find_daemon, find_worker
-from pgflowd.cli.params import DAEMON, FLOW, REASON_OPTION, WORKER
+from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER, duration_s, flow_argument
 from pgflowd.cli.problems import ShownProblem, print_problems
-from pgflowd.cli.terminal.daemon_view import print_daemon, print_daemons
+from pgflowd.cli.terminal.daemon_view import (
+    any_waits,
+    database_lines,
+    print_daemon,
+    print_daemons,
+    problem_lines,
+    status_lines,
+    tree_lines,
+)
 from pgflowd.core.documents import Words
-from pgflowd.core.documents.daemon import ChildWord
+from pgflowd.core.documents.daemon import ChildWord, DaemonStatus, NoDaemonStatus
+from pgflowd.core.documents.daemon_status import status_without_daemon
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.lookup import find_daemon, find_worker, run_id_of
+from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.reload import ReloadedFlow, ReloadResult
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import short_id
 from pgflowd.core.verbs import RESTART_WORKER
-from pgflowd.errors import AccessDenied, Problem, RunError
+from pgflowd.errors import AccessDenied, PgflowdError, Problem, RunError, Unreachable
+
+SHOWN = DaemonStatus | NoDaemonStatus
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
 class Daemons(TypedDict):
@@ -70,12 +93,8 @@ def list_(app: App) -> None:
     Example: pgflowd daemons list
     """
     found = _read(app)
-    if app.json:
-        app.print_document(Daemons(daemons=found))
-    elif found:
-        print_daemons(app, found)
-    else:
-        app.note("no daemon has told how it is; `pgflowd serve` starts one")
+    nothing = "no daemon has told how it is; `pgflowd serve` starts one"
+    app.print_found(Daemons(daemons=found), found, lambda: print_daemons(app, found), nothing)
 
 
 @daemons.command(prints=ListedDaemon)
@@ -109,14 +128,12 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
     \b
     Example: pgflowd daemons restart 7f3a9c12 --reason "it takes too much memory"
     """
-    from pgflowd.db import operations, performing
-    from pgflowd.db.daemons import list_daemons
-    from pgflowd.db.query import execute
-
     with database(app) as conn:
-        worker_id = find_worker(lambda: execute(conn, list_daemons()), worker_word)
-        operation = operations.perform(RESTART_WORKER, worker_id, reason=reason)
-        result = performing.run_sync(conn, operation)
+        worker_id = run_id_of(worker_word)  # a whole id is not looked up
+        if worker_id is None:
+            daemons = execute(conn, db.daemons.list_daemons())
+            worker_id = find_worker(daemons, worker_word)
+        result = perform(conn, db.operations.perform(RESTART_WORKER, worker_id, reason=reason))
     known = "is to be replaced already"
     does = known if result == "repeated" else "finishes its tasks, and is replaced then"
     text = f"the worker {short_id(worker_id)} {does}"
@@ -125,13 +142,10 @@ def restart(app: App, worker_word: str, reason: str | None) -> None:
 
 def _read(app: App) -> list[ListedDaemon]:
     """The daemons; and a hint to them that somebody looks, from a role that may give it."""
-    from pgflowd.db.daemons import list_daemons, look_at_daemons
-    from pgflowd.db.query import execute
-
     with database(app) as conn:
         with suppress(AccessDenied):
-            execute(conn, look_at_daemons())
-        return execute(conn, list_daemons())
+            execute(conn, db.daemons.look_at_daemons())
+        return execute(conn, db.daemons.list_daemons())
 
 
 _LISTS = ("flows", "kept", "changed", "new", "gone", "retried", "broken", "problems")
@@ -272,7 +286,7 @@ class WokenFlow(TypedDict):
 
 
 @click.command(cls=Command, prints=WokenFlow)
-@click.argument("flow", metavar="FLOW", type=FLOW)
+@flow_argument
 @pass_app
 def wake(app: App, flow: str) -> None:
     """Start the worker of a flow that sleeps.
@@ -289,3 +303,115 @@ def wake(app: App, flow: str) -> None:
         raise CommandRefused(f"{flow} {why}")
     text = "wakes" if answer["was_asleep"] else f"does not sleep: it is {answer['state']}"
     app.print_result(f"{flow} {text}", answer)
+
+
+@click.command(cls=Command, prints={"": SHOWN, "--watch": SHOWN, "--metrics": None})
+@click.option(
+    "--watch", type=duration_s, metavar="[DUR]", is_flag=False, flag_value="2s",
+    help="Repeat; by default every 2s.",
+)  # fmt: skip
+@click.option("--check", is_flag=True, help="Print nothing; the exit code is 0 if healthy.")
+@click.option("--metrics", is_flag=True, help="Print OpenMetrics text.")
+@pass_app
+def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
+    """Show the state of the daemon and its flows.
+
+    \b
+    Example: pgflowd status --watch 5s
+    """
+    if watch == 0:
+        raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
+    if metrics and not check:
+        app.print(_metrics(app).removesuffix("\n"))
+        return
+    if watch and not check:
+        _watch(app, watch)
+    try:
+        document = ask(app, "status")
+    except NotRunning:
+        if not check:
+            _show_database(app)
+        app.exit(ExitCode.NOT_RUNNING)
+    if check:
+        app.exit(ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO)
+    app.print_result("\n".join(status_lines(document, app.out, is_full=app.verbose)), document)
+
+
+@click.command(cls=Command, prints=SHOWN)
+@pass_app
+def tree(app: App) -> None:
+    """Show the daemon's processes, their states and restarts.
+
+    \b
+    Example: pgflowd tree
+    """
+    document = ask(app, "status")
+    app.print_result("\n".join(tree_lines(document, app.out)), document)
+
+
+def _metrics(app: App) -> str:
+    """The text of the metrics, with all histograms."""
+    from pgflowd.core.metrics.exposition import exposition
+    from pgflowd.host.process_use import ProcessUse
+
+    numbers = ask(app, "metrics")
+    return exposition(numbers, ProcessUse().of(numbers["status"]))
+
+
+def _watch(app: App, pause_s: float) -> NoReturn:
+    """Show the status again and again, until interrupted."""
+    while True:
+        document = ask(app, "status")
+        if app.json:
+            app.print_json_line(document)
+        else:
+            home = _HOME_AND_CLEAR if app.out.redraws else ""
+            lines = status_lines(document, app.out, is_full=app.verbose)
+            app.print("\n".join(lines), cursor=home)
+        time.sleep(pause_s)
+
+
+def _show_database(app: App) -> None:
+    """Print facts from the database."""
+    document = _without_daemon(app)
+    if app.json:
+        app.print_document(document)
+        return
+    app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
+    if elsewhere := ask_elsewhere(app):
+        app.note(elsewhere)
+    database = document["database"]
+    app.print("\n".join(database_lines(database, app.out)))
+    rows = [[flow["slug"], str(flow["queued"]), str(flow["waiting"])] for flow in document["flows"]]
+    if any_waits(document["flows"]):
+        app.print_table(["FLOW", "QUEUED", "WAITING"], rows, right=["QUEUED", "WAITING"])
+    elif rows:
+        app.print_table(["FLOW", "QUEUED"], [row[:2] for row in rows], right=["QUEUED"])
+    for line in problem_lines(document["problems"], app.out):
+        app.print(line)
+
+
+def _without_daemon(app: App) -> dict[str, Any]:
+    database: dict[str, Any] = {
+        "state": DatabaseState.DOWN, "server": None, "place": None, "schema": None
+    }  # fmt: skip
+    queues: list[tuple[str, int, float | None]] = []
+    waits: dict[str, dict[str, int]] = {}
+    problems: list[dict[str, Any]] = []
+    try:
+        connecting = db.connection.connect(app.database_url, name="pgflowd: status")
+        with connecting as conn, db.connection.translated(conn):
+            db.schema.refuse_newer(conn)
+            server = conn.info.parameter_status("server_version") or ""
+            queues, waits = db.flows.queued_messages(conn), execute(conn, db.waits.waiting_tasks())
+            place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
+            version = server.partition(" ")[0]
+            database = {"state": DatabaseState.UP, "server": version, "place": place}
+    except PgflowdError as error:
+        is_down = isinstance(error, Unreachable)
+        database["state"] = DatabaseState.DOWN if is_down else DatabaseState.UP
+        problems = [
+            {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
+            for each in error.problems
+        ]
+    return status_without_daemon(app.settings.pgflowd.name, database, queues, waits, problems)

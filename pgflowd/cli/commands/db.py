@@ -1,24 +1,31 @@
 """
 `pgflowd db`: install, upgrade and print the schema; settings that all daemons share.
 
-`pgflowd.db.schema` does the work; this module parses arguments and prints results.
+`pgflowd.db.schema` does the work; this module parses arguments and prints results. The database
+says which settings there are, and what each takes.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import click
 
+from pgflowd import db as stored
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.db_settings import set_, settings
-from pgflowd.cli.connect import open_connection
+from pgflowd.cli.database import database, execute, open_connection, time_of
 from pgflowd.cli.groups import Group
-from pgflowd.cli.params import NumberParam
+from pgflowd.cli.params import SETTING, NumberParam
 from pgflowd.cli.problems import ShownProblem, print_problems, problem_json
-from pgflowd.core.documents.daemons import Migrated
+from pgflowd.core.documents.daemons import Migrated, SharedSetting
 from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.json import encode
+from pgflowd.core.text import ago
+from pgflowd.errors import OutputError, PgflowdError
 
 if TYPE_CHECKING:
     from pgflowd.db.schema import SchemaStatus
@@ -63,10 +70,8 @@ def status(app: App) -> None:
     \b
     Example: pgflowd db status --json
     """
-    from pgflowd.db import schema
-
     with open_connection(app) as conn:
-        found = schema.status(conn)
+        found = stored.schema.status(conn)
     lines = [f"{name:<10}{value}" for name, value in _status_lines(found)]
     app.print_result("\n".join(lines), _shown(app, found))
     if found.problem:
@@ -89,23 +94,18 @@ def migrate(app: App, to: int | None, dry_run: bool, adopt: bool) -> None:
     \b
     Example: pgflowd db migrate --dry-run
     """
-    from pgflowd.db import schema
-
     with open_connection(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
-        done = schema.migrate(conn, to, dry_run, adopt=adopt)
+        done = stored.schema.migrate(conn, to, dry_run, adopt=adopt)
     app.print_result("\n".join(_migrated_lines(done)), done)
 
 
 @db.command(prints=Script)
 @click.argument("what", type=click.Choice(["roles"]), required=False)
 @click.option(
-    "--from",
-    "from_",
-    type=NumberParam(min=0),
-    metavar="N",
+    "--from", "from_", type=NumberParam(min=0), metavar="N",
     help="Only the changes after version N.",
-)
+)  # fmt: skip
 @pass_app
 def sql(app: App, what: str | None, from_: int | None) -> None:
     """Print the schema as SQL, for another migration program; or the roles.
@@ -117,16 +117,76 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     Example: pgflowd db sql | psql -1 -v ON_ERROR_STOP=1 mydb
              pgflowd db sql roles | psql -1 -v ON_ERROR_STOP=1 mydb
     """
-    from pgflowd.db import schema
-
     if what and from_ is not None:
         raise click.UsageError("--from cannot be used with roles")
-    text = schema.roles_sql() if what else schema.sql(from_)
+    text = stored.schema.roles_sql() if what else stored.schema.sql(from_)
     app.print_result(text.rstrip("\n"), Script(sql=text))
 
 
-for _command in (settings, set_):
-    db.add_command(_command)
+class SharedSettings(TypedDict):
+    settings: Annotated[Sequence[SharedSetting], "by their names"]
+
+
+class ChangedSetting(TypedDict):
+    name: str
+    value: Annotated[Any, "its value now"]
+    old: Annotated[Any, "its value before"]
+
+
+@db.command(prints=SharedSettings)
+@pass_app
+def settings(app: App) -> None:
+    """Print the settings that all daemons on the database share; with -v what each takes.
+
+    \b
+    Example: pgflowd db settings
+    """
+    with database(app) as conn:
+        found, now = execute(conn, stored.daemons.list_settings()), time_of(conn)
+    if app.json:
+        app.print_document(SharedSettings(settings=found))
+        return
+    rows = []
+    for one in found:
+        changed = "default"
+        if one.changed_at is not None:
+            changed = f"{ago(one.changed_at, now)} by {one.changed_by or 'an unknown user'}"
+        takes = [one.takes] if app.verbose else []
+        rows.append([one.name, _value_text(one.value), *takes, changed, one.means])
+    titles = ["NAME", "VALUE", *["TAKES"] * app.verbose, "CHANGED", "MEANS"]
+    app.print_table(titles, rows, losing=["CHANGED"])
+
+
+@db.command("set", prints=ChangedSetting)
+@click.argument("name", metavar="NAME", type=SETTING)
+@click.argument("value", metavar="VALUE")
+@pass_app
+def set_(app: App, name: str, value: str) -> None:
+    """Change a setting for all daemons on the database, from their next transaction on.
+
+    VALUE is a word, a number, a duration such as 30d, or null.
+
+    \b
+    Example: pgflowd db set retention_completed 30d
+             pgflowd db set retention_completed null
+    """
+    wanted: Any = value  # a word that is no JSON is a text; 1e400 is none that the database has
+    with suppress(ValueError, RecursionError, OutputError):
+        encode(json.loads(value))
+        wanted = json.loads(value)
+    with database(app) as conn:
+        try:
+            old = execute(conn, stored.daemons.set_setting(name, wanted))
+        except PgflowdError as error:
+            if error.code != "E105":
+                raise
+            raise click.UsageError(f"{error.text}; {error.next}") from error
+    text = f"{name} is {_value_text(wanted)} now; it was {_value_text(old)}"
+    app.print_result(text, ChangedSetting(name=name, value=wanted, old=old))
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _shown(app: App, found: SchemaStatus) -> ShownSchema:
@@ -154,13 +214,8 @@ def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
         ("schema", f"{state.version or 'none'}; this pgflowd needs {found.needed}"),
     ]
     if record.applied_at:
-        lines.append(
-            (
-                "applied",
-                f"{record.applied_at:%Y-%m-%d %H:%M} by {record.applied_by}, "
-                f"pgflowd {record.release}",
-            )
-        )
+        by = f"by {record.applied_by}, pgflowd {record.release}"
+        lines.append(("applied", f"{record.applied_at:%Y-%m-%d %H:%M} {by}"))
     if found.functions_differ:
         lines.append(("functions", "of another pgflowd; `pgflowd db migrate` replaces them"))
     return lines

@@ -1,47 +1,47 @@
 """
-`pgflowd docs`: shows a page of the documentation, or its contents, or where words stand in it.
+`pgflowd docs` and `explain`: a page of the documentation or of a code, the contents, or where words
+stand; and the types of the documents that commands print with `--json`, and the API answers.
 
-The pages are those of `docs`. It needs neither a config nor a database.
+The pages are those of `docs`. They need neither a config nor a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, TypedDict
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.exits import NothingFound
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import ParamType
-from pgflowd.cli.terminal.page_view import contents_lines, found_lines, show, show_page
+from pgflowd.cli.params import begin_with
+from pgflowd.cli.problems import ShownProblem
+from pgflowd.cli.terminal.page_view import code_lines, contents_lines, found_lines, show, show_page
 from pgflowd.core.documents.documentation import (
     INDEX,
     ContentsPart,
+    ErrorPage,
     FoundText,
-    ListedPage,
+    ListedCode,
     TableOfContents,
+    codes_with,
     found_in,
+    listed_codes,
+    nearest_codes,
 )
+from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import did_you_mean
 from pgflowd.errors import TITLES
-from pgflowd.host.pages import page_text
+from pgflowd.host.pages import error_page, error_texts, page_text
 
 
-class DocumentParam(ParamType):
-    """The name of a document."""
+class NothingFound(click.ClickException):
+    """There is no such page; the text names the nearest."""
 
-    name = "document"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from pgflowd.cli.schemas import documents
-
-        return [CompletionItem(name) for name in documents() if name.startswith(incomplete)]
+    exit_code = ExitCode.NOT_FOUND
 
 
 class ListedParts(TypedDict):
@@ -65,26 +65,17 @@ class FoundTexts(TypedDict):
     found: Annotated[Sequence[FoundText], "where the words stand, the best places first"]
 
 
-class TopicParam(ParamType):
-    """A topic, or words of a text."""
-
-    name = "topic"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return [
-            CompletionItem(page.topic, help=page.title)
-            for page in TableOfContents(page_text(INDEX)).pages
-            if page.topic.startswith(incomplete)
-        ]
+def _topics(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    pages = TableOfContents(page_text(INDEX)).pages
+    return begin_with(begun, ((page.topic, page.title) for page in pages))
 
 
 @click.command(cls=Command, prints={"": ListedParts | ShownPage | FoundTexts, "--schema": None})
-@click.argument("topic", nargs=-1, type=TopicParam(), metavar="[TOPIC | WORDS]")
+@click.argument("topic", nargs=-1, metavar="[TOPIC | WORDS]", shell_complete=_topics)
 @click.option(
-    "--schema", type=DocumentParam(), metavar="[NAME]", is_flag=False, flag_value="",
+    "--schema", metavar="[NAME]", is_flag=False, flag_value="",
     help="The JSON Schema of what a command prints with --json, such as runs-show.",
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, documents()),
 )  # fmt: skip
 @pass_app
 def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
@@ -102,50 +93,36 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
         return
     contents, words = TableOfContents(page_text(INDEX)), " ".join(topic).strip()
     if not words:
-        _show_contents(app, contents)
+        if app.json:
+            app.print_document(ListedParts(parts=contents.parts))
+            return
+        show(contents_lines(contents, app.out), app.out)
+        finds = "`pgflowd docs WORDS` finds the pages with these words"
+        app.note(f"`pgflowd docs TOPIC` shows a page, {finds}")
     elif page := contents.find(words):
-        _show_page(app, contents, page)
+        text, part = page_text(page.path), contents.part_of(page).title
+        if app.json:
+            app.print_document(ShownPage(topic=page.topic, title=page.title, part=part, text=text))
+        else:
+            show_page(text, app.out)
     else:
         _show_found(app, contents, words)
 
 
 def _show_schema(app: App, name: str) -> None:
     """Of a document; without a name those that there are."""
-    from pgflowd.cli.schemas import documents
     from pgflowd.core.documents.schema import schema_of
 
     known = documents()
     if name in known:
         app.print_json(schema_of(known[name]))
     elif name:
-        raise NothingFound(f"there is no document '{one_line(name, 60)}'; {_known(name, known)}")
+        remedy = did_you_mean(name, known) or f"these are: {', '.join(known)}"
+        raise NothingFound(f"there is no document '{one_line(name, 60)}'; {remedy}")
     elif app.json:
         app.print_json(list(known))
     else:
         app.print("\n".join(known))
-
-
-def _known(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known) or f"these are: {', '.join(known)}"
-
-
-def _show_contents(app: App, contents: TableOfContents) -> None:
-    if app.json:
-        app.print_document(ListedParts(parts=contents.parts))
-        return
-    show(contents_lines(contents, app.out), app.out)
-    app.note(
-        "`pgflowd docs TOPIC` shows a page, `pgflowd docs WORDS` finds the pages with these words"
-    )
-
-
-def _show_page(app: App, contents: TableOfContents, page: ListedPage) -> None:
-    text = page_text(page.path)
-    if app.json:
-        part = contents.part_of(page).title
-        app.print_document(ShownPage(topic=page.topic, title=page.title, part=part, text=text))
-    else:
-        show_page(text, app.out)
 
 
 def _show_found(app: App, contents: TableOfContents, words: str) -> None:
@@ -153,19 +130,89 @@ def _show_found(app: App, contents: TableOfContents, words: str) -> None:
         raise NothingFound(f"`pgflowd explain {words.upper()}` shows the page of a code")
     found = found_in([(page, page_text(page.path)) for page in contents.pages], words)
     if not found:
-        raise NothingFound(_nothing_found(words, contents.nearest(words)))
+        shown, nearest = one_line(words, 60), contents.nearest(words)
+        if nearest:
+            listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
+            raise NothingFound(f"there is no topic '{shown}'; the nearest are {listed}")
+        raise NothingFound(f"no page has '{shown}'; `pgflowd docs` lists all pages")
     if app.json:
         app.print_document(FoundTexts(found=found))
         return
     show(found_lines(found, app.out), app.out)
-    app.note(
-        "`pgflowd docs TOPIC` shows a page, `pgflowd explain WORDS` seeks in those about codes"
-    )
+    seeks = "`pgflowd explain WORDS` seeks in those about codes"
+    app.note(f"`pgflowd docs TOPIC` shows a page, {seeks}")
 
 
-def _nothing_found(words: str, nearest: Sequence[ListedPage]) -> str:
-    shown = one_line(words, 60)
-    if nearest:
-        listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
-        return f"there is no topic '{shown}'; the nearest are {listed}"
-    return f"no page has '{shown}'; `pgflowd docs` lists all pages"
+class Codes(TypedDict):
+    """`explain` and `explain WORDS` print it. Exit code 4 for words that no page has."""
+
+    codes: Annotated[Sequence[ListedCode], "the codes that were found"]
+
+
+@click.command(cls=Command, prints=ErrorPage | Codes)
+@click.argument(
+    "code", nargs=-1, metavar="[CODE | WORDS]",
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun.upper(), TITLES.items()),
+)  # fmt: skip
+@pass_app
+def explain(app: App, code: tuple[str, ...]) -> None:
+    """Explain the code of an error or a warning: what happened, and what to do.
+
+    Without a code all are listed; of words, the codes whose pages or rows have them all.
+
+    \b
+    Example: pgflowd explain E210
+             pgflowd explain schedule time zone
+    """
+    words = " ".join(code)
+    if words.upper() in TITLES:
+        page = error_page(words.upper())
+        if app.json:
+            app.print_document(page)
+        else:
+            show_page(page.markdown, app.out)
+        return
+    if near := nearest_codes(words):
+        listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
+        raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
+    codes = codes_with(error_texts(), words) if words else list(TITLES)
+    if not codes:
+        shown = one_line(words, 60)
+        raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")
+    if app.json:
+        app.print_document(Codes(codes=listed_codes(codes)))
+        return
+    app.print("\n".join(code_lines(codes, app.out)))
+    app.note("`pgflowd explain CODE` says more about one of them")
+
+
+def documents() -> dict[str, Any]:
+    """The types of documents by their names: `runs-list`, `runs-log-follow`, `api-flows`."""
+    from pgflowd.cli.main import cli
+
+    return {"errors": list[ShownProblem], **dict(_of_commands(cli, [])), **dict(_of_api())}
+
+
+def _of_commands(command: click.Command, words: list[str]) -> Iterator[tuple[str, Any]]:
+    for option, kind in getattr(command, "prints", {}).items():
+        if kind is not None:
+            yield "-".join([*words, *([option.lstrip("-")] if option else [])]), kind
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            inner = command.get_command(ctx, name)
+            assert inner is not None
+            yield from _of_commands(inner, [*words, name])
+
+
+def _of_api() -> Iterator[tuple[str, Any]]:
+    """Of its pages, and of changes of many runs."""
+    from pgflowd.web.actions import ChangedRuns
+    from pgflowd.web.pages import PAGES
+
+    for page in PAGES:
+        name = "-".join(["api", *re.findall(r"\w+", page.path)]) if page.path != "/" else "api"
+        yield name, get_type_hints(page.read)["return"]
+        for view, shown in page.views.items():
+            yield f"{name}-{view}", get_type_hints(shown.read)["return"]
+    yield "api-runs-changed", ChangedRuns

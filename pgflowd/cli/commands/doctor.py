@@ -13,9 +13,9 @@ from typing import Annotated, TypedDict
 
 import click
 
-from pgflowd import __version__
+from pgflowd import __version__, db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
+from pgflowd.cli.database import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.screen import NEXT
 from pgflowd.core.exit_codes import ExitCode
@@ -78,10 +78,8 @@ def _findings(
 def _of_the_database(app: App, sections: Collection[str]) -> Iterator[Finding]:
     import psycopg
 
-    from pgflowd.db.doctor import DoctorRequest, examine
-
     settings = app.settings
-    request = DoctorRequest(
+    request = db.doctor.DoctorRequest(
         settings.recovery.stale_threshold_s,
         bool(settings.database.listen_url),
         settings.pgflowd.name,
@@ -93,7 +91,7 @@ def _of_the_database(app: App, sections: Collection[str]) -> Iterator[Finding]:
     with database(app, any_schema=True) as conn:
         if Section.SCHEMA in sections:
             yield Finding(FindingState.OK, versions, section=Section.SCHEMA, check="pgflowd")
-        yield from examine(conn, request, sections)
+        yield from db.doctor.examine(conn, request, sections)
 
 
 def _print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:

@@ -12,27 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import click
 
-from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
-from pgflowd.cli.exits import CommandRefused
+from pgflowd import db
+from pgflowd.cli.app import App, CommandRefused, pass_app
+from pgflowd.cli.database import database, execute, require_flow
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import flow_slugs
-from pgflowd.cli.params import FLOW, OPTION_VALUE
-from pgflowd.cli.problems import for_each, print_problems
+from pgflowd.cli.params import FLOW, begin_with, flow_argument, option_value
+from pgflowd.cli.problems import print_each, print_problems, results_of
 from pgflowd.cli.terminal.flow_view import print_comparison
 from pgflowd.core.definition.options import TUNABLE, OptionValues, Owner, option_text
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.text import did_you_mean
+from pgflowd.core.undo import PREFIX
 from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, UnknownFlow
 
 if TYPE_CHECKING:
     from pgflowd.db.definitions import Connection
     from pgflowd.db.flows import Deployed
     from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
-
-flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 
 class FlowDiff(TypedDict):
@@ -101,13 +98,10 @@ def diff(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows diff analyze_website
     """
-    from pgflowd.db.definitions import unserved_versions
-    from pgflowd.db.flows import compare
-
     code = flow_in_code(flows_in_code(app), flow)
     with database(app) as conn:
-        found = compare(conn, flow, code.shape or {})
-        problems = unserved_versions(conn, code.code) if found.shape else []
+        found = db.flows.compare(conn, flow, code.shape or {})
+        problems = db.definitions.unserved_versions(conn, code.code) if found.shape else []
     is_same = found.exists and not found.shape
     if app.json:
         document = FlowDiff(
@@ -148,12 +142,10 @@ def deploy(
              pgflowd flows deploy analyze_website --yes --code 8f3a2c1
              pgflowd flows deploy analyze_website --sql | psql -1 mydb
     """
-    from pgflowd.db import flows
-
     chosen = _chosen(app, flow)
     if as_sql:
         texts = {
-            one.slug: flows.script(one.slug, one.shape or {}, one.place, may_change=yes)
+            one.slug: db.flows.script(one.slug, one.shape or {}, one.place, may_change=yes)
             for one in chosen
         }
         app.print_result("\n\n".join(texts.values()), FlowScripts(sql=texts))
@@ -164,13 +156,13 @@ def deploy(
 
         def one_deployed(one: DiscoveredFlow) -> tuple[str, DeployedFlow]:
             may_change, shape = _may_change(app, conn, one, yes=yes), one.shape or {}
-            done = flows.deploy(
+            done = db.flows.deploy(
                 conn, one.slug, shape, take_code=take_code, may_change=may_change, code=code
             )
             warnings.extend(done.warnings)
             return _told(one.slug, width, done, is_version=may_change)
 
-        for_each(app, "flows", chosen, one_deployed)
+        print_each(app, "flows", results_of(chosen, one_deployed))
     if warnings:
         print_problems(app, warnings)
 
@@ -187,14 +179,11 @@ def _chosen(app: App, slugs: Sequence[str]) -> list[DiscoveredFlow]:
 
 def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) -> bool:
     """Whether starts are to go to another version; show what differs, and ask."""
-    from pgflowd.db.definitions import unserved_versions
-    from pgflowd.db.flows import as_owner, compare
-
-    with as_owner(conn):
-        found = compare(conn, flow.slug, flow.shape or {})
+    with db.flows.as_owner(conn):
+        found = db.flows.compare(conn, flow.slug, flow.shape or {})
         if not found.exists or not found.is_new_version:
             return False
-        problems = unserved_versions(conn, flow.code)
+        problems = db.definitions.unserved_versions(conn, flow.code)
     for text in found.shape:
         app.note(f"{flow.slug}: {text}")
     if problems:
@@ -236,15 +225,9 @@ def rollback(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows rollback analyze_website
     """
-    from pgflowd.db import definitions
-    from pgflowd.db.connection import translated
-    from pgflowd.db.query import execute
-
     with database(app) as conn:
-        if flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        with translated(conn):
-            current = execute(conn, definitions.rollback(flow))
+        require_flow(conn, flow)
+        current = execute(conn, db.definitions.rollback(flow))
     app.print_result(f"{flow}: starts go to {current}", CurrentFlow(flow=flow, current=current))
 
 
@@ -259,26 +242,22 @@ def prune_versions(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows prune-versions analyze_website
     """
-    from pgflowd.core.undo import PREFIX
-    from pgflowd.db import definitions, flows
-    from pgflowd.db.connection import translated
-    from pgflowd.db.query import execute
-
     with database(app) as conn:
-        if flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
+        require_flow(conn, flow)
         undo_flow = f"{PREFIX}{flow}"
-        with translated(conn):
-            gone = execute(conn, definitions.prune_versions(flow))
-            if execute(conn, flows.flow_shape(undo_flow)) is not None:
-                gone = [*gone, *execute(conn, definitions.prune_versions(undo_flow))]
+        gone = execute(conn, db.definitions.prune_versions(flow))
+        if execute(conn, db.flows.flow_shape(undo_flow)) is not None:
+            gone = [*gone, *execute(conn, db.definitions.prune_versions(undo_flow))]
     text = f"deleted: {', '.join(gone)}" if gone else f"{flow} has no old version without runs"
     app.print_result(text, DeletedVersions(flow=flow, deleted=gone))
 
 
 @click.command("set", cls=Command, prints=ChangedOptions)
 @click.argument("target", metavar="FLOW[/STEP]", type=FLOW)
-@click.argument("given", metavar="OPTION=VALUE...", type=OPTION_VALUE, nargs=-1, required=True)
+@click.argument(
+    "given", metavar="OPTION=VALUE...", type=option_value, nargs=-1, required=True,
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, (f"{name}=" for name in TUNABLE)),
+)  # fmt: skip
 @pass_app
 def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
     """Tune options of a flow, or of a step of it, in the database.
@@ -292,21 +271,17 @@ def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
     Example: pgflowd flows set analyze_website/summary timeout=30 max_attempts=5
              pgflowd flows set crawl/fetch limit=4
     """
-    from pgflowd.db.connection import translated
-    from pgflowd.db.definitions import set_option
-    from pgflowd.db.query import execute
-
     flow, _, step = target.partition("/")
     of_steps = [name for name, _ in given if Owner.FLOW not in TUNABLE[name].owners]
     if of_steps and not step:
         raise click.UsageError(f"{of_steps[0]} is an option of a step: name it, as in {flow}/STEP")
     changes: list[OptionChange] = []
     with database(app) as conn:
-        if flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        with translated(conn), conn.transaction():
+        require_flow(conn, flow)
+        with db.connection.translated(conn), conn.transaction():
             for name, value in given:
-                before = execute(conn, set_option(flow, step, TUNABLE[name].json_name, value))
+                setting = db.definitions.set_option(flow, step, TUNABLE[name].json_name, value)
+                before = execute(conn, setting)
                 changes.append(OptionChange(option=name, before=before, after=value))
     texts = [
         f"{target}: {each['option']} {option_text(each['before'])} → {option_text(each['after'])}"

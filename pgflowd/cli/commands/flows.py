@@ -14,23 +14,38 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
-from pgflowd.cli.app import App, pass_app
+from pgflowd import db
+from pgflowd.cli.app import App, CommandRefused, pass_app
 from pgflowd.cli.commands.flow_definitions import (
     deploy,
     diff,
-    flow_argument,
     flow_in_code,
     flows_in_code,
     prune_versions,
     rollback,
     set_,
 )
-from pgflowd.cli.connect import database
 from pgflowd.cli.daemon_client import import_times
-from pgflowd.cli.exits import CommandRefused
+from pgflowd.cli.database import (
+    database,
+    execute,
+    find_run,
+    perform,
+    require_flow,
+    time_of,
+    unknown_flow,
+)
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.lookup import find_run, flow_slugs, unknown_to
-from pgflowd.cli.params import DURATION, FLOW, LIMIT_OPTION, REASON_OPTION, RUN, STEP
+from pgflowd.cli.params import (
+    FLOW,
+    LIMIT_OPTION,
+    REASON_OPTION,
+    RUN,
+    STEP,
+    YES_OPTION,
+    duration_s,
+    flow_argument,
+)
 from pgflowd.cli.terminal.flow_view import (
     print_flow,
     print_flows,
@@ -40,6 +55,7 @@ from pgflowd.cli.terminal.flow_view import (
     print_versions,
 )
 from pgflowd.cli.verbs import changing
+from pgflowd.core.definition.shape import undoable
 from pgflowd.core.documents import Inline
 from pgflowd.core.documents.flows import (
     FlowGrid,
@@ -51,9 +67,10 @@ from pgflowd.core.documents.flows import (
     stats_of,
 )
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.graph import FlowGraph
-from pgflowd.core.lookup import unknown_flow
+from pgflowd.core.graph import FlowGraph, graph_of
+from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.text import did_you_mean
+from pgflowd.core.undo import PREFIX
 from pgflowd.core.verbs import DELETE_FLOW, PAUSE_FLOW, RESUME_FLOW
 from pgflowd.errors import UnknownFlow
 
@@ -108,7 +125,7 @@ class AllStats(TypedDict):
 @click.command(cls=Command, prints=AllStats)
 @click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
 @click.option(
-    "--since", type=DURATION, default="1h", metavar="DUR", help="Within this time; 1h by default."
+    "--since", type=duration_s, default="1h", metavar="DUR", help="Within this time; 1h by default."
 )
 @pass_app
 def stats(app: App, flow: str | None, since: float) -> None:
@@ -120,17 +137,14 @@ def stats(app: App, flow: str | None, since: float) -> None:
     Example: pgflowd flows stats
              pgflowd flows stats analyze_website --since 1d
     """
-    from pgflowd.db.flows import flow_buckets, flow_stats, flow_work
-    from pgflowd.db.query import execute
-
     if since <= 0:
         raise click.UsageError("--since must be longer than 0s")
     with database(app) as conn:
-        works = execute(conn, flow_work(flow))
+        works = execute(conn, db.flows.flow_work(flow))
         if flow is not None and not works:
-            raise unknown_flow(flow, flow_slugs(conn))
-        steps = execute(conn, flow_stats(flow, since))
-        buckets = execute(conn, flow_buckets(flow, since)) if app.json else {}
+            raise unknown_flow(conn, flow)
+        steps = execute(conn, db.flows.flow_stats(flow, since))
+        buckets = execute(conn, db.flows.flow_buckets(flow, since)) if app.json else {}
     found = stats_of(works, steps, since, buckets)
     if app.json:
         app.print_document(AllStats(flows=found))
@@ -190,12 +204,8 @@ def list_(app: App) -> None:
     \b
     Example: pgflowd flows list
     """
-    from pgflowd.db.flows import list_flows
-    from pgflowd.db.query import database_time, execute
-
     with database(app) as conn:
-        found = execute(conn, list_flows(with_old=app.verbose))
-        now = execute(conn, database_time())
+        found, now = execute(conn, db.flows.list_flows(with_old=app.verbose)), time_of(conn)
     imports = import_times(app)
     found = [replace(flow, import_s=imports.get(flow.flow_slug)) for flow in found]
     if app.json:
@@ -213,23 +223,18 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
-    from pgflowd.db.definitions import versions_of
-    from pgflowd.db.flows import flow_grid, flow_shape, list_flows, worker_caps
-    from pgflowd.db.query import database_time, execute
-    from pgflowd.db.schedules import list_schedules
-
     with database(app) as conn:
-        now = execute(conn, database_time())
-        rows = execute(conn, list_flows(with_old=True))
+        now = time_of(conn)
+        rows = execute(conn, db.flows.list_flows(with_old=True))
         named = [row for row in rows if flow in (row.name, row.flow_slug)]
         if not named:
-            raise unknown_flow(flow, [row.flow_slug for row in rows])
+            raise unknown_flow(conn, flow)
         row = next((row for row in named if row.name == flow), named[0])
-        shape = execute(conn, flow_shape(row.flow_slug)) or {"steps": []}
-        caps = execute(conn, worker_caps(row.flow_slug))
-        versions = execute(conn, versions_of(flow))
-        schedules = execute(conn, list_schedules(flow))
-        grid = execute(conn, flow_grid(flow)) if app.json else None
+        shape = execute(conn, db.flows.flow_shape(row.flow_slug)) or {"steps": []}
+        caps = execute(conn, db.flows.worker_caps(row.flow_slug))
+        versions = execute(conn, db.definitions.versions_of(flow))
+        schedules = execute(conn, db.schedules.list_schedules(flow))
+        grid = execute(conn, db.flows.flow_grid(flow)) if app.json else None
     row = replace(row, import_s=import_times(app).get(flow))
     if grid is not None:
         app.print_document(FlowDetails(row, shape, caps, versions, schedules, grid))
@@ -255,16 +260,11 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     Example: pgflowd flows graph analyze_website --format mermaid
              pgflowd flows graph analyze_website --run @last
     """
-    from pgflowd.core.graph import graph_of
-    from pgflowd.core.run_graph import graph_of_run
-    from pgflowd.db.performing import run_sync
-    from pgflowd.db.run_details import read_details
-
     with database(app) as conn:
         if run_word is None:
             drawn = graph_of(_shape(app, conn, flow))
         else:
-            details = run_sync(conn, read_details(find_run(conn, run_word)))
+            details = perform(conn, db.run_details.read_details(find_run(conn, run_word)))
             if details.run.flow_slug != flow:
                 raise click.UsageError(f"run {run_word} is a run of {details.run.flow_slug}")
             drawn = graph_of_run(details.run, details.steps, details.now)
@@ -272,14 +272,14 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
 
 
 for verb in (PAUSE_FLOW, RESUME_FLOW):
-    flows.add_command(changing(verb, "flow", FLOW, unknown_to, ChangedFlow))
+    flows.add_command(changing(verb, "flow", FLOW, unknown_flow, ChangedFlow))
 
 
 @flows.command(prints=DeletedFlow)
 @flow_argument
 @click.option("--force", is_flag=True, help="Also delete active runs.")
 @REASON_OPTION
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES_OPTION
 @pass_app
 def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> None:
     """Delete a flow from the database, with its queue, its runs, their history and their undos.
@@ -287,24 +287,19 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
     \b
     Example: pgflowd flows delete analyze_website --yes
     """
-    from pgflowd.core.definition.shape import undoable
-    from pgflowd.core.undo import PREFIX
-    from pgflowd.db import flows, operations, performing
-    from pgflowd.db.query import execute
-
     with database(app) as conn:
-        if (shape := execute(conn, flows.flow_shape(flow))) is None:
-            raise unknown_flow(flow, flow_slugs(conn), "see `pgflowd flows list`")
+        if (shape := execute(conn, db.flows.flow_shape(flow))) is None:
+            raise unknown_flow(conn, flow, "see `pgflowd flows list`")
         slugs, undo_flow = [flow], f"{PREFIX}{flow}"
-        if undoable(shape) and execute(conn, flows.flow_shape(undo_flow)) is not None:
+        if undoable(shape) and execute(conn, db.flows.flow_shape(undo_flow)) is not None:
             slugs.append(undo_flow)
-        active = sum(execute(conn, flows.active_runs(slug)) for slug in slugs)
+        active = sum(execute(conn, db.flows.active_runs(slug)) for slug in slugs)
         if active and not force:
             runs = "1 run is" if active == 1 else f"{active} runs are"
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         for slug in slugs:
-            performing.run_sync(conn, operations.perform(DELETE_FLOW, slug, reason=reason))
+            perform(conn, db.operations.perform(DELETE_FLOW, slug, reason=reason))
     app.print_result(f"{flow} is deleted", DeletedFlow(flow=flow, deleted=True))
 
 
@@ -320,13 +315,9 @@ def limits(app: App, flow: str, limit: int) -> None:
     \b
     Example: pgflowd flows limits crawl
     """
-    from pgflowd.db.query import database_time, execute
-    from pgflowd.db.waits import list_limits
-
     with database(app) as conn:
-        if flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        found, now = execute(conn, list_limits(flow, limit)), execute(conn, database_time())
+        require_flow(conn, flow)
+        found, now = execute(conn, db.waits.list_limits(flow, limit)), time_of(conn)
     if app.json:
         app.print_document(FlowLimits(limits=found))
     else:
@@ -339,15 +330,11 @@ flows.add_command(stats)
 
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
     """The shape of a flow in the database, else in the code."""
-    from pgflowd.db.definitions import current_flow
-    from pgflowd.db.flows import flow_shape
-    from pgflowd.db.query import execute
-
-    shape = execute(conn, flow_shape(execute(conn, current_flow(slug))))
+    shape = execute(conn, db.flows.flow_shape(execute(conn, db.definitions.current_flow(slug))))
     if shape is not None:
         return shape
     if app.settings.pgflowd.flows:
         code = flows_in_code(app).flow(slug)
         if code is not None and code.shape is not None:
             return code.shape
-    raise unknown_flow(slug, flow_slugs(conn))
+    raise unknown_flow(conn, slug)

@@ -13,37 +13,40 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from uuid import UUID
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_following import follower_of, print_events, skip
-from pgflowd.cli.connect import database
+from pgflowd.cli.commands.log import follower_of, print_events
+from pgflowd.cli.database import database, execute, find_run, find_runs, perform, require_flow
 from pgflowd.cli.groups import Command
-from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
 from pgflowd.cli.params import (
     APPROVAL_STEP,
-    DURATION,
     FLOW,
-    JSON,
     LABELS,
     REASON_OPTION,
     RUN,
     SIGNAL_NAME,
+    YES_OPTION,
+    duration_s,
+    json_value,
     label_option,
+    run_argument,
+    runs_argument,
     time_options,
 )
-from pgflowd.cli.problems import for_each, print_outcomes
+from pgflowd.cli.problems import print_each, results_of
 from pgflowd.cli.verbs import command_of
 from pgflowd.core.documents.runs import Runs, TimelineEntry
 from pgflowd.core.documents.waits import ListedSignal
-from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.text import counted, duration, nearest, short_id
+from pgflowd.core.text import counted, did_you_mean, duration, short_id
 from pgflowd.core.verbs import DELETE, RESCHEDULE, RUN_VERBS, SignalReceipt, Verb
+from pgflowd.core.wishes import begins_at, changed, expires_at, labels_json
 from pgflowd.errors import AccessDenied, NotFound, PgflowdError, RunEnded
 
 if TYPE_CHECKING:
@@ -84,43 +87,46 @@ class UnreadSignal(TypedDict):
 SIGNALLED = ListedSignal | UnreadSignal
 
 
-class Chosen(NamedTuple):
-    """Which runs a command changes: those that are named, or those that fit the filters."""
-
-    words: Sequence[str]
-    flow: str | None
-    statuses: Sequence[str]
-    since_s: float | None
-    labels: Sequence[tuple[str, str]]
-    is_sure: bool
-
-    @property
-    def has_filters(self) -> bool:
-        return bool(self.flow or self.statuses or self.since_s is not None or self.labels)
-
-
 def _of_many(verb: Verb[Any]) -> Command:
-    """The command of a verb on many runs."""
-
-    def act(app: App, /, then_follow: bool = False, **given: Any) -> None:
-        which = Chosen(**{name: given.pop(name) for name in Chosen._fields})
-        change = partial(_change, app, verb, given)
-        if then_follow:
-            _change_and_follow(app, verb, which, change)
-        else:
-            _change_chosen(app, verb, which, given, change)
-
+    """The command of a verb on runs that are named, or that fit the filters."""
     names = [str(status) for status in verb.allowed]
     before = [
         click.Argument(["words"], metavar="[RUN]...", type=RUN, nargs=-1),
         click.Option(["--flow"], type=FLOW, metavar="SLUG", help="Runs of this flow."),
         click.Option(["--status", "statuses"], type=click.Choice(names), multiple=True,
                      metavar="STATUS", help=f"{', '.join(names)}; may be repeated."),
-        click.Option(["--since", "since_s"], type=DURATION, metavar="DUR",
+        click.Option(["--since", "since_s"], type=duration_s, metavar="DUR",
                      help="Runs started within this time."),
         click.Option(["--label", "labels"], **LABELS),
         click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many."),
     ]  # fmt: skip
+
+    def act(
+        app: App, /, words: Sequence[str], is_sure: bool, then_follow: bool = False, **given: Any
+    ) -> None:
+        filters = {name: given.pop(name) for name in ("flow", "statuses", "since_s", "labels")}
+        has_filters = any(value not in (None, "", ()) for value in filters.values())
+        change = partial(_change, app, verb, given)
+        if then_follow and has_filters:
+            raise click.UsageError("--follow needs runs that are named")
+        if then_follow:
+            _change_and_follow(app, verb, words, change)
+            return
+        if bool(words) == has_filters:
+            text = "name runs, or choose them by --flow, --status, --since or --label"
+            raise click.UsageError(f"{text}, and not both" if words else text)
+        of_flags = (each.of for each in verb.arguments if each.of and given[each.name])
+        usual = next(of_flags, verb.chosen or verb.allowed)
+        with database(app) as conn:
+            found = find_runs(conn, words) if words else _matching(conn, usual, **filters)
+            if found and (has_filters or verb.asks):
+                app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=is_sure)
+            if not found:
+                app.note("there are no such runs")
+            of_one = partial(change, conn)
+            results = results_of(found, of_one) if words else _of_chosen(conn, found, of_one)
+            print_each(app, "runs", results)
+
     follow = click.Option(["--follow", "then_follow"], is_flag=True, help=verb.follow)
     changed = DeletedRuns if verb is DELETE else Runs
     documents = {"": changed, **({"--follow": TimelineEntry} if verb.follow else {})}
@@ -135,10 +141,8 @@ def _change(
     run_id: UUID,
 ) -> Done:
     """Change a run, and say what was done."""
-    from pgflowd.db import operations, performing
-
     try:
-        answer = performing.run_sync(conn, operations.perform(verb, run_id, **given))
+        answer = perform(conn, db.operations.perform(verb, run_id, **given))
     except PgflowdError as error:
         error.next = error.next and verb.with_options(error.next)
         raise
@@ -152,90 +156,50 @@ def _change(
     return f"run {run_id} {verb.done}", answer
 
 
-def _change_and_follow(app: App, verb: Verb[Any], chosen: Chosen, change: Change) -> None:
+def _change_and_follow(app: App, verb: Verb[Any], words: Sequence[str], change: Change) -> None:
     """Change the runs that are named, and print what happens in them from then on."""
-    if chosen.has_filters:
-        raise click.UsageError("--follow needs runs that are named")
     with database(app, listening=True) as conn:
-        run_ids = find_runs(conn, chosen.words)
+        run_ids = find_runs(conn, words)
         follower = follower_of(conn, run_ids, with_output=True)
-        skip(conn, follower)
+        perform(conn, follower.skip())
         for run_id in run_ids:
             line, _ = change(conn, run_id)
             app.note(line)
         print_events(app, conn, follower, good=verb.good)
 
 
-def _change_chosen(
-    app: App, verb: Verb[Any], chosen: Chosen, given: Mapping[str, Any], change: Change
-) -> None:
-    """Change the runs that were chosen, and print what was done."""
-    if bool(chosen.words) == chosen.has_filters:
-        text = "name runs, or choose them by --flow, --status, --since or --label"
-        raise click.UsageError(f"{text}, and not both" if chosen.words else text)
-    set_ = (each.of for each in verb.arguments if each.of and given[each.name])
-    usual = next(set_, verb.chosen or verb.allowed)
-    with database(app) as conn:
-        act = partial(change, conn)
-        named = find_runs(conn, chosen.words)
-        found = named or _matching(conn, chosen, usual)
-        if found and (chosen.has_filters or verb.asks):
-            app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=chosen.is_sure)
-        if named:
-            for_each(app, "runs", named, act)
-            return
-        if not found:
-            app.note("there are no such runs")
-        _change_many(app, conn, found, act)
-
-
-def _matching(conn: psycopg.Connection[Any], chosen: Chosen, statuses: Sequence[str]) -> list[UUID]:
+def _matching(
+    conn: psycopg.Connection[Any],
+    usual: Sequence[str],
+    flow: str | None,
+    statuses: Sequence[str],
+    since_s: float | None,
+    labels: Sequence[tuple[str, str]],
+) -> list[UUID]:
     """The runs that fit the filters, in the order in which their locks are taken."""
-    from pgflowd.core.wishes import labels_json
-    from pgflowd.db.query import execute
-    from pgflowd.db.runs import list_runs
-
-    wanted, labels = chosen.statuses or statuses, labels_json(dict(chosen.labels))
-    found = execute(conn, list_runs(chosen.flow, wanted, chosen.since_s, MAX_RUNS, labels))
-    if chosen.flow and not found and chosen.flow not in (known := flow_slugs(conn)):
-        raise unknown_flow(chosen.flow, known)
+    wanted = labels_json(dict(labels))
+    found = execute(conn, db.runs.list_runs(flow, statuses or usual, since_s, MAX_RUNS, wanted))
+    if not found:
+        require_flow(conn, flow)
     return sorted(run.run_id for run in found)
 
 
-def _change_many(
-    app: App,
-    conn: psycopg.Connection[Any],
-    run_ids: Sequence[UUID],
-    change: Callable[[UUID], Done],
-) -> None:
-    """Change runs, fifty in a transaction; what is printed as done has been committed."""
-    from pgflowd.db.runs import change_many
-
-    documents: list[Any] = []
-    errors: list[PgflowdError] = []
-    for _, result in change_many(conn, run_ids, change):
-        if isinstance(result, PgflowdError):
-            errors.append(result)
-            continue
-        line, document = result
-        documents.append(document)
-        if not app.json:
-            app.print(line)
-    print_outcomes(app, "runs", documents, errors)
+def _of_chosen(
+    conn: psycopg.Connection[Any], run_ids: Sequence[UUID], change: Callable[[UUID], Done]
+) -> Iterator[Done | PgflowdError]:
+    """Change runs, fifty in a transaction; what became of them comes when it is committed."""
+    return (result for _, result in db.runs.change_many(conn, run_ids, change))
 
 
 MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
 
 
 @click.command(cls=Command, prints=Runs)
-@click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+@runs_argument
 @click.option(
-    "--after",
-    type=RUN,
-    metavar="RUN",
-    multiple=True,
+    "--after", type=RUN, metavar="RUN", multiple=True,
     help="Begin it when RUN has ended, instead of what it waits for; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--singleton", metavar="KEY", help="Its singleton key instead; none with ''.")
 @time_options
 @REASON_OPTION
@@ -257,8 +221,6 @@ def reschedule(
              pgflowd runs reschedule @last --expires 2h
              pgflowd runs reschedule @last:report --after 19bc0de4
     """
-    from pgflowd.core.wishes import begins_at, changed, expires_at
-
     if (at, delay, expires, singleton) == (None,) * 4 and not after:
         raise click.UsageError("say what: --at, --delay, --expires, --after or --singleton")
     begins, ends = begins_at(at, delay), expires_at(expires)
@@ -266,7 +228,7 @@ def reschedule(
         others = find_runs(conn, after) or None
         given = changed(begins, ends, others, None, singleton) | {"reason": reason}
         act = partial(_change, app, RESCHEDULE, given, conn)
-        for_each(app, "runs", find_runs(conn, run), act)
+        print_each(app, "runs", results_of(find_runs(conn, run), act))
 
 
 def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -281,13 +243,13 @@ def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | Non
 
 @click.command(cls=Command, prints=PrunedRuns)
 @click.option(
-    "--older-than", type=DURATION, required=True, metavar="DUR", help="That ended so long ago."
+    "--older-than", type=duration_s, required=True, metavar="DUR", help="That ended so long ago."
 )
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
 @label_option
 @click.option("--keep-failed", is_flag=True, help="Only runs that completed.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES_OPTION
 @click.option("--status", hidden=True, expose_value=False, callback=_not_of_prune)
 @pass_app
 def prune(
@@ -309,27 +271,28 @@ def prune(
     Example: pgflowd runs prune --older-than 30d --dry-run
              pgflowd runs prune --older-than 7d --flow resize_images --label env=test --yes
     """
+    gone = 0
     with database(app) as conn:
-        if flow and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        wanted = (older_than, flow, dict(labels), keep_failed)
+        require_flow(conn, flow)
+        parts = partial(_parts, conn, older_than, flow, dict(labels), keep_failed)
+        if dry_run or not yes:
+            found = sum(parts(only_count=True))
         if dry_run:
-            _print_pruned(app, sum(_parts(conn, *wanted, only_count=True)), dry_run=True)
+            text = f"{counted(found, 'run')} would be deleted"
+            app.print_result(text, PrunedRuns(deleted=found, dry_run=True))
             return
         if not yes:
-            found = sum(_parts(conn, *wanted, only_count=True))
             age = duration(older_than)
             app.confirm(f"delete {counted(found, 'run')} that ended over {age} ago?", yes=False)
-        gone = 0
         try:
-            for part in _parts(conn, *wanted, only_count=False):
+            for part in parts(only_count=False):
                 if (gone + part) // NOTED > gone // NOTED:
                     app.note(f"{counted(gone + part, 'run')} deleted so far")
                 gone += part
         except KeyboardInterrupt:
             app.note(f"{counted(gone, 'run')} deleted; the same command goes on")
             raise
-        _print_pruned(app, gone, dry_run=False)
+    app.print_result(f"{counted(gone, 'run')} deleted", PrunedRuns(deleted=gone, dry_run=False))
 
 
 def _parts(
@@ -342,34 +305,23 @@ def _parts(
     only_count: bool,
 ) -> Iterator[int]:
     """How many runs each part deletes, or would."""
-    from pgflowd.db.query import execute
-    from pgflowd.db.runs import prune_next
-
     place, is_first = None, True
     while True:
-        runs, place = execute(
-            conn,
-            prune_next(
-                older_than_s, flow, place,
-                labels=labels, keep_failed=keep_failed, only_count=only_count,
-                is_first=is_first,
-            ),
+        pruned = db.runs.prune_next(
+            older_than_s, flow, place, labels=labels, keep_failed=keep_failed,
+            only_count=only_count, is_first=is_first,
         )  # fmt: skip
+        runs, place = execute(conn, pruned)
         yield runs or 0
         is_first = is_first and not runs
         if place is None:
             return
 
 
-def _print_pruned(app: App, runs: int, *, dry_run: bool) -> None:
-    done = "would be deleted" if dry_run else "deleted"
-    app.print_result(f"{counted(runs, 'run')} {done}", PrunedRuns(deleted=runs, dry_run=dry_run))
-
-
 @click.command(cls=Command, prints=SIGNALLED)
-@click.argument("run", metavar="RUN", type=RUN)
+@run_argument
 @click.argument("name", metavar="NAME", type=SIGNAL_NAME)
-@click.argument("payload", metavar="[JSON|-|@FILE]", type=JSON, default="null")
+@click.argument("payload", metavar="[JSON|-|@FILE]", type=json_value, default="null")
 @click.option("--dedup", metavar="KEY", help="Send it once for each key.")
 @pass_app
 def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> None:
@@ -380,55 +332,43 @@ def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> No
     \b
     Example: pgflowd runs signal @last paid '{"amount": 12}'
     """
-    from pgflowd.db import operations
-
     with database(app) as conn:
         run_id = find_run(conn, run)
-        _send(app, conn, run_id, operations.signal(run_id, name, payload, None, dedup))
+        _send(app, conn, run_id, db.operations.signal(run_id, name, payload, None, dedup))
 
 
-def _answering(name: str, help: str, example: str, *, is_approved: bool) -> Command:
+def _answering(name: str, help: str, note: str, *, is_approved: bool) -> Command:
     """The command of an answer."""
+    text = f'{help}\n\n\b\nExample: pgflowd runs {name} 7f3a9c12 approve --note "{note}"'
 
-    @click.command(name, cls=Command, prints=SIGNALLED, help=f"{help}\n\n\b\nExample: {example}")
-    @click.argument("run", metavar="RUN", type=RUN)
+    @click.command(name, cls=Command, prints=SIGNALLED, help=text)
+    @run_argument
     @click.argument("step", metavar="STEP", type=APPROVAL_STEP)
     @click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
     @pass_app
     def answer(app: App, run: str, step: str, note: str) -> None:
-        _answer(app, run, step, is_approved, note)
+        with database(app) as conn:
+            run_id = find_run(conn, run)
+            answer = db.operations.answer(run_id, step, is_approved, note, None, None)
+            try:
+                _send(app, conn, run_id, answer, "approved" if is_approved else "rejected")
+            except NotFound as error:
+                known = perform(conn, db.operations.get_with_states(run_id)).steps
+                error.next = did_you_mean(step, known) or f"its steps are {', '.join(known)}"
+                raise
 
     return answer
 
 
 approve = _answering(
-    "approve",
-    "Approve STEP of a run, which waits for that.",
-    'pgflowd runs approve 7f3a9c12 approve --note "looks fine"',
-    is_approved=True,
+    "approve", "Approve STEP of a run, which waits for that.", "looks fine", is_approved=True
 )
 reject = _answering(
     "reject",
     "Reject STEP of a run, which waits for approval; the step fails.",
-    'pgflowd runs reject 7f3a9c12 approve --note "wrong address"',
+    "wrong address",
     is_approved=False,
 )
-
-
-def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None:
-    from pgflowd.db import operations, performing
-
-    with database(app) as conn:
-        run_id = find_run(conn, run)
-        answer = operations.answer(run_id, step, is_approved, note, None, None)
-        try:
-            _send(app, conn, run_id, answer, "approved" if is_approved else "rejected")
-        except NotFound:
-            known = performing.run_sync(conn, operations.get_with_states(run_id)).steps
-            close = nearest(step, known)
-            remedy = f"did you mean '{close}'?" if close else f"its steps are {', '.join(known)}"
-            message = f"run {short_id(run_id)} has no step '{step}'"
-            raise NotFound(message, next=remedy) from None
 
 
 def _send(
@@ -439,10 +379,8 @@ def _send(
     answer: str = "",
 ) -> None:
     """Send a signal, and print which task got it, or which has the answer."""
-    from pgflowd.db import performing
-
     try:
-        sent = performing.run_sync(conn, operation)
+        sent = perform(conn, operation)
     except RunEnded as error:
         error.next = f"`pgflowd runs show {short_id(run_id)}` shows what became of it"
         raise
@@ -471,12 +409,9 @@ def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
 
 def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:
     """The signal, when a task has got it, at once if none waits for it, or a second later."""
-    from pgflowd.db.query import execute
-    from pgflowd.db.waits import get_signal
-
     until = time.monotonic() + GIVEN_S
     while True:
-        found = execute(conn, get_signal(sent.signal_id))
+        found = execute(conn, db.waits.get_signal(sent.signal_id))
         if found is None:
             return None
         known, is_awaited = found

@@ -1,5 +1,5 @@
 """
-`pgflowd runs`: start, show, follow and change runs.
+`pgflowd runs`: start, list, show, follow and wait for runs; and `pgflowd signals`.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
 `db.following` follows them, and `cli.terminal.history_view` prints what it yields.
@@ -8,41 +8,80 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
-from pgflowd.cli.commands.run_lists import list_, log, output, tasks
-from pgflowd.cli.commands.run_verbs import MADE, approve, prune, reject, reschedule, signal
-from pgflowd.cli.connect import database
-from pgflowd.cli.groups import Group
-from pgflowd.cli.idle_flows import note_idle, note_paused
-from pgflowd.cli.lookup import find_run, find_runs, flow_slugs
-from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, F, label_option, time_options
-from pgflowd.cli.terminal.run_view import (
-    print_run,
-    print_value,
+from pgflowd.cli.commands.log import (
+    entries_of,
+    exit_by_status,
+    follower_of,
+    output,
+    print_events,
+    run_log,
 )
-from pgflowd.core.documents.runs import Run, RunDetails, Runs, TimelineEntry
-from pgflowd.core.lookup import unknown_flow
-from pgflowd.core.wishes import AFTER_MODES, CONFLICTS
+from pgflowd.cli.commands.run_verbs import MADE, approve, prune, reject, reschedule, signal
+from pgflowd.cli.database import (
+    database,
+    execute,
+    find_run,
+    find_runs,
+    note_idle,
+    note_paused,
+    perform,
+    time_of,
+    unknown_flow,
+)
+from pgflowd.cli.groups import Group
+from pgflowd.cli.params import (
+    FLOW,
+    LIMIT_OPTION,
+    RUN,
+    STEP,
+    F,
+    duration_s,
+    flow_argument,
+    json_value,
+    label_option,
+    moment_or_duration,
+    run_argument,
+    runs_argument,
+    status_option,
+    time_options,
+)
+from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
+from pgflowd.cli.terminal.run_view import print_ended, print_run, print_value
+from pgflowd.core.documents.run_tasks import StepTasksPage
+from pgflowd.core.documents.runs import PageKey, Run, RunDetails, RunPage, Runs, TimelineEntry
+from pgflowd.core.documents.waits import Signals
+from pgflowd.core.json import encode
+from pgflowd.core.redact import one_line
+from pgflowd.core.run_filter import RunFilter, checked_key
+from pgflowd.core.statuses import OPEN_TASK_STATUSES, RunStatus, TaskStatus
+from pgflowd.core.text import ago, short_id
+from pgflowd.core.timeline import WAITING
+from pgflowd.core.wishes import AFTER_MODES, CONFLICTS, Moment
 from pgflowd.errors import UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.wishes import Wishes
-    from pgflowd.db.operations import Operation
 
-run_argument = click.argument("run", metavar="RUN", type=RUN)
-runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+MAX_SEEN = 100_000  # a person who asks in a terminal waits for half a second
+TASK_STATUSES = (
+    TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED, *OPEN_TASK_STATUSES
+)  # fmt: skip
+
 timeout_option = click.option(
-    "--timeout", type=DURATION, metavar="DUR", help="Stop waiting after this time; the runs go on."
-)
+    "--timeout", type=duration_s, metavar="DUR",
+    help="Stop waiting after this time; the runs go on.",
+)  # fmt: skip
 
 
 @click.group(cls=Group)
@@ -76,31 +115,16 @@ def wish_options(command: F) -> F:
     return time_options(command)
 
 
-def wishes_of(
-    conn: psycopg.Connection[Any],
-    at: datetime | None,
-    delay: float | None,
-    expires: datetime | float | None,
-    after: Sequence[str] = (),
-    after_keys: Sequence[str] = (),
-    after_mode: str | None = None,
-    labels: Sequence[tuple[str, str]] = (),
-    singleton: str | None = None,
-    on_conflict: str | None = None,
-) -> Wishes:
+def wishes_of(conn: psycopg.Connection[Any], given: dict[str, Any]) -> Wishes:
     """The wishes that the options name."""
-    given: dict[str, Any] = {
-        "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
-        "singleton": singleton, "on_conflict": on_conflict,
-        "after": find_runs(conn, after) or None, "after_keys": after_keys or None,
-        "after_mode": after_mode,
-    }  # fmt: skip
-    return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
+    given["labels"] = dict(given["labels"])
+    given["after"] = find_runs(conn, given["after"])
+    return {name: value for name, value in given.items() if value not in (None, (), [], {})}  # type: ignore[return-value]
 
 
 @runs.command(prints={"": Run, "--wait": Runs, "--follow": TimelineEntry})
-@click.argument("flow", metavar="FLOW", type=FLOW)
-@click.argument("input", metavar="[INPUT|-|@FILE]", type=JSON, default="{}")
+@flow_argument
+@click.argument("input", metavar="[INPUT|-|@FILE]", type=json_value, default="{}")
 @click.option("--follow", is_flag=True, help="Print its events until it ends.")
 @click.option("--wait", is_flag=True, help="Wait until it ends, then print its output.")
 @timeout_option
@@ -129,47 +153,30 @@ def start(
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
              pgflowd runs start remind '{"customer": 42}' --delay 2h --label customer=42
     """
-    from pgflowd.db import flows, operations
-
-    _check_following(follow, wait, timeout)
-    run_id = run_id if run_id or key is not None else operations.new_run_id()
+    if follow and wait:
+        raise click.UsageError("--follow and --wait exclude each other")
+    if timeout is not None and not (follow or wait):
+        raise click.UsageError("--timeout needs --follow or --wait")
+    run_id = run_id if run_id or key is not None else db.operations.new_run_id()
     with database(app, listening=follow or wait) as conn:
-        flows.check_input(conn, flow, input)
-        operation = operations.start(flow, input, run_id, key, wishes_of(conn, **wishes))
+        db.flows.check_input(conn, flow, input)
+        operation = db.operations.start(flow, input, run_id, key, wishes_of(conn, wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = follower_of(conn, [run_id], with_output=True) if follow and run_id else None
-        started = _start(app, conn, flow, operation, awaits=follow or wait)
-        if follow and not follower:
-            follower = follower_of(conn, [started.run_id], with_output=True)
-        if follower:
+        try:
+            started = perform(conn, operation)
+        except UnknownFlow as error:
+            raise unknown_flow(conn, flow) from error
+        if follow or wait:
+            note_idle(app, conn, flow)
+        if follow:
+            follower = follower or follower_of(conn, [started.run_id], with_output=True)
             print_events(app, conn, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} {started.status}")
-            wait_for(app, conn, [started.run_id], timeout)
+            _wait_for(app, conn, [started.run_id], timeout)
         else:
             app.print_result(str(started.run_id), started)
-
-
-def _check_following(follow: bool, wait: bool, timeout_s: float | None) -> None:
-    if follow and wait:
-        raise click.UsageError("--follow and --wait exclude each other")
-    if timeout_s is not None and not (follow or wait):
-        raise click.UsageError("--timeout needs --follow or --wait")
-
-
-def _start(
-    app: App, conn: psycopg.Connection[Any], flow: str, operation: Operation[Run], *, awaits: bool
-) -> Run:
-    """Start a run. If there is no such flow, the error names the nearest one."""
-    from pgflowd.db import performing
-
-    try:
-        started = performing.run_sync(conn, operation)
-    except UnknownFlow as error:
-        raise unknown_flow(flow, flow_slugs(conn)) from error
-    if awaits:
-        note_idle(app, conn, flow)
-    return started
 
 
 @runs.command(prints={"": RunDetails, "--input": None, "--output": None})
@@ -180,15 +187,7 @@ def _start(
 @click.option("--checkpoints", "with_checkpoints", is_flag=True, help="List what its tasks saved.")
 @click.option("--tree", "with_family", is_flag=True, help="Show its children, and who started it.")
 @pass_app
-def show(
-    app: App,
-    run: str,
-    with_input: bool,
-    with_output: bool,
-    with_attempts: bool,
-    with_checkpoints: bool,
-    with_family: bool,
-) -> None:
+def show(app: App, /, run: str, with_input: bool, with_output: bool, **parts: bool) -> None:
     """Show a run: its graph, with the status of each step, and what it waits for.
 
     \b
@@ -196,20 +195,12 @@ def show(
              pgflowd runs show 7f3a9c12 --output
              pgflowd runs show 7f3a9c12 --tree
     """
-    from pgflowd.db.performing import run_sync
-    from pgflowd.db.run_details import read_details
-
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
+    trace_url = app.settings.telemetry.trace_url
     with database(app) as conn:
-        operation = read_details(
-            find_run(conn, run),
-            with_attempts=with_attempts,
-            with_checkpoints=with_checkpoints,
-            with_family=with_family,
-            trace_url=app.settings.telemetry.trace_url,
-        )
-        details = run_sync(conn, operation)
+        reading = db.run_details.read_details(find_run(conn, run), trace_url=trace_url, **parts)
+        details = perform(conn, reading)
         if not (details.run.has_ended or with_input or with_output):
             note_paused(app, conn, details.run.flow_slug)
     if with_input or with_output:
@@ -251,8 +242,177 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
     Example: pgflowd runs wait @last --timeout 30s
     """
     with database(app, listening=True) as conn:
-        wait_for(app, conn, find_runs(conn, run), timeout)
+        _wait_for(app, conn, find_runs(conn, run), timeout)
 
 
-for _command in (list_, log, output, tasks, *MADE, reschedule, signal, approve, reject, prune):
+def _wait_for(
+    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
+) -> None:
+    """Wait until runs end, then print their outputs."""
+    follower = follower_of(conn, run_ids)
+    for entry in entries_of(app, conn, follower, timeout_s):
+        if entry.event == WAITING:
+            end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
+            app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
+    ended = [follower.ended[run_id] for run_id in run_ids]
+    if app.json:
+        app.print_document(Runs(runs=ended))
+    else:
+        print_ended(app, ended)
+        for run in ended:
+            if run.status_before_undo is RunStatus.FAILED:
+                app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
+    exit_by_status(app, ended)
+
+
+def page_key(word: str) -> PageKey:
+    """Where a page of a list begins, as the page before it says."""
+    try:
+        return PageKey.read(word)
+    except ValueError:
+        shown = one_line(word, 60)
+        text = f"'{shown}' is no key of a page; `next` of the list before is one"
+        raise click.BadParameter(text) from None
+
+
+@runs.command("list", prints=RunPage)
+@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
+@status_option(RunStatus, "; of the newest 100,000")
+@click.option(
+    "--since", type=moment_or_duration, metavar="T|DUR",
+    help="Only runs started within this time, or since then.",
+)  # fmt: skip
+@click.option(
+    "--until", type=moment_or_duration, metavar="T|DUR",
+    help="Only runs started up to then, or so long ago.",
+)  # fmt: skip
+@click.option(
+    "--text", default="", metavar="TEXT",
+    help="Only runs with this in their error, title or labels, or these first or last digits.",
+)  # fmt: skip
+@label_option
+@click.option("--key", metavar="TEXT", help="Only the run of --flow that has this key.")
+@click.option(
+    "--input", type=json_value, metavar="JSON", help="Only runs whose input contains this."
+)
+@click.option(
+    "--after", type=page_key, metavar="KEY", help="Go on behind `next` of the list before."
+)
+@LIMIT_OPTION
+@pass_app
+def list_(
+    app: App,
+    flow: str | None,
+    statuses: Sequence[str],
+    since: datetime | float | None,
+    until: datetime | float | None,
+    text: str,
+    labels: Sequence[tuple[str, str]],
+    key: str | None,
+    input: Any,
+    after: PageKey | None,
+    limit: int,
+) -> None:
+    """List the newest runs; with -v whole ids and errors, and the runs that undo others.
+
+    \b
+    Example: pgflowd runs list --status failed --since 1d
+             pgflowd runs list --status scheduled --label customer=42
+             pgflowd runs list --text TimeoutError --until 2d
+             pgflowd runs list --flow orders --input '{"customer": 42}'
+    """
+    wanted = RunFilter(
+        flow, statuses, _ago(since), _ago(until), dict(labels), text, with_undos=app.verbose,
+        input=None if input is None else encode(input), key=checked_key(flow, key),
+    )  # fmt: skip
+    with database(app) as conn:
+        page = perform(conn, db.run_search.find_page(wanted, limit, after, MAX_SEEN))
+        if app.json:
+            page = replace(page, count=execute(conn, db.run_search.count_runs(wanted)))
+        now = time_of(conn)
+    if app.json:
+        app.print_document(page)
+    elif not (page.runs or after) and wanted.is_empty:
+        app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
+    else:
+        print_runs(app, page.runs, now)
+        # how to go on, for who pages already, or where it has stopped before the list was full
+        if page.next is not None and (after or len(page.runs) < limit):
+            looked = f"it has looked at {page.seen:,} runs, back to {ago(page.next.at, now)}"
+            app.note(f"{looked}; the same with `--after {page.next.text}` goes on")
+
+
+def _ago(time: datetime | float | None) -> Moment:
+    if isinstance(time, datetime):
+        return Moment(time)
+    return Moment(in_s=None if time is None else -time)
+
+
+runs.add_command(run_log)
+runs.add_command(output)
+
+
+@runs.command(prints=StepTasksPage)
+@run_argument
+@click.argument("step", metavar="STEP", type=STEP)
+@status_option(TASK_STATUSES, "; it looks at 20,000 tasks")
+@click.option(
+    "--after", type=click.IntRange(-1), default=-1, metavar="N", help="Only tasks after this index."
+)
+@LIMIT_OPTION
+@pass_app
+def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, limit: int) -> None:
+    """List the tasks of a step of a run, in their order, with the last attempt of each.
+
+    \b
+    Example: pgflowd runs tasks @last fetch --status failed
+             pgflowd runs tasks 7f3a9c12 fetch --after 5000
+    """
+    with database(app) as conn:
+        run_id = find_run(conn, run)
+        page = perform(conn, db.run_details.find_tasks(run_id, step, statuses, after, limit))
+        if app.json:
+            page = replace(page, strip=execute(conn, db.run_details.step_strip(run_id, step)))
+        now = time_of(conn)
+    nothing = "it has no such tasks" if statuses or after >= 0 else "it has no tasks yet"
+    app.print_found(page, page.tasks, lambda: print_step_tasks(app, page, now), nothing)
+    if page.after is not None and not app.json:
+        # no next page is promised where only some statuses are wanted
+        chosen = "".join(f" --status {status}" for status in statuses)
+        words = f"{short_id(page.run_id)} {page.step}{chosen} --after {page.after}"
+        looked = f"it has looked at the tasks up to #{page.after}"
+        app.note(f"{looked}; `pgflowd runs tasks {words}` goes on")
+
+
+for _command in (*MADE, reschedule, signal, approve, reject, prune):
     runs.add_command(_command)
+
+
+@click.group(cls=Group)
+def signals() -> None:
+    """List the signals that were sent to runs.
+
+    `runs signal` sends one.
+
+    \b
+    Example: pgflowd signals list --open
+    """
+
+
+@signals.command("list", prints=Signals)
+@click.option("--run", type=RUN, metavar="RUN", help="Only signals of this run.")
+@click.option("--open", "only_open", is_flag=True, help="Only those that no task has got.")
+@LIMIT_OPTION
+@pass_app
+def list_sent(app: App, run: str | None, only_open: bool, limit: int) -> None:
+    """List the newest signals.
+
+    \b
+    Example: pgflowd signals list --run @last
+    """
+    with database(app) as conn:
+        run_id = None if run is None else find_run(conn, run)
+        found = execute(conn, db.waits.list_signals(run_id, only_open, limit))
+        now = time_of(conn)
+    nothing = "there are no such signals" if run or only_open else "there are no signals yet"
+    app.print_found(Signals(found), found, lambda: print_signals(app, found, now), nothing)

@@ -10,20 +10,36 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from zoneinfo import available_timezones
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
+from pgflowd.cli.database import (
+    database,
+    execute,
+    perform,
+    require_flow,
+    time_of,
+    unknown_flow,
+)
 from pgflowd.cli.groups import Group
-from pgflowd.cli.lookup import flow_slugs
-from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam, begin_with
+from pgflowd.cli.params import (
+    FLOW,
+    SCHEDULE,
+    NumberParam,
+    begin_with,
+    flow_argument,
+    json_value,
+)
 from pgflowd.cli.terminal.list_view import next_text, print_schedules, tick_lines
 from pgflowd.cli.verbs import changing, perform_on
 from pgflowd.core.definition.schedule import Overlap, Schedule
 from pgflowd.core.documents import Inline
 from pgflowd.core.documents.schedules import Fired, ListedSchedule
-from pgflowd.core.lookup import unknown_flow, unknown_schedule
+from pgflowd.core.lookup import unknown_schedule
+from pgflowd.core.ticks import expression_fault, in_words, ticks_after, zone_fault
 from pgflowd.core.verbs import FIRE, PAUSE_SCHEDULE, REMOVE_SCHEDULE, RESUME_SCHEDULE
 from pgflowd.errors import NotFound
 
@@ -85,19 +101,13 @@ def list_(app: App, flow: str | None) -> None:
     \b
     Example: pgflowd schedules list --flow reports
     """
-    from pgflowd.db.query import database_time, execute
-    from pgflowd.db.schedules import list_schedules
-
     with database(app) as conn:
-        found, now = execute(conn, list_schedules(flow)), execute(conn, database_time())
-        if flow is not None and not found and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-    if app.json:
-        app.print_document(Schedules(schedules=found))
-    elif found:
-        print_schedules(app, found, now)
-    else:
-        app.note("there are no schedules; `pgflowd schedules add` and cron= in a flow make some")
+        found, now = execute(conn, db.schedules.list_schedules(flow)), time_of(conn)
+        if not found:
+            require_flow(conn, flow)
+    nothing = "there are no schedules; `pgflowd schedules add` and cron= in a flow make some"
+    document = Schedules(schedules=found)
+    app.print_found(document, found, lambda: print_schedules(app, found, now), nothing)
 
 
 @schedules.command("next", prints=NextTicks)
@@ -110,11 +120,11 @@ def next_(app: App, name: str, count: int) -> None:
     \b
     Example: pgflowd schedules next nightly --count 3
     """
-    from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault
-    from pgflowd.db.query import database_time, execute
-
     with database(app) as conn:
-        found, now = _find(conn, name), execute(conn, database_time())
+        listed, now = _listed(conn), time_of(conn)
+    if name not in listed:
+        raise unknown_schedule(name, listed)
+    found = listed[name]
     fault = expression_fault(found.cron) or zone_fault(found.timezone)
     if fault:
         raise click.ClickException(f"schedule {name} has no ticks: {found.error or fault}")
@@ -146,12 +156,14 @@ def fire(app: App, name: str) -> None:
 
 @schedules.command(prints=AddedSchedule)
 @name_argument
-@click.argument("flow", metavar="FLOW", type=FLOW)
+@flow_argument
 @click.argument("cron", metavar="CRON")
-@click.option("--input", "input_", type=JSON, metavar="JSON", help="The input of its runs; {}.")
+@click.option(
+    "--input", "input_", type=json_value, metavar="JSON", help="The input of its runs; {}."
+)
 @click.option(
     "--timezone", default="UTC", metavar="TZ", help="Such as Europe/Berlin; UTC.",
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, _zones()),
+    shell_complete=lambda _ctx, _param, begun: begin_with(begun, sorted(available_timezones())),
 )  # fmt: skip
 @click.option(
     "--overlap", default="skip", metavar="WORD",
@@ -182,18 +194,14 @@ def add(
     Example: pgflowd schedules add morning reports "0 9 * * MON-FRI" --timezone Europe/Berlin
              pgflowd schedules add poll fetch_orders "@every 15m" --input '{"full": false}'
     """
-    from pgflowd.core.ticks import in_words, ticks_after
-    from pgflowd.db import operations, performing
-    from pgflowd.db.query import database_time, execute
-
     given = {} if input_ is None else input_
     wanted = Schedule(cron, given, timezone, overlap, catchup)  # type: ignore[arg-type]
     with database(app) as conn:
         try:
-            changed = performing.run_sync(conn, operations.add_schedule(name, flow, wanted, None))
+            changed = perform(conn, db.operations.add_schedule(name, flow, wanted, None))
         except NotFound as error:
-            raise unknown_flow(flow, flow_slugs(conn)) from error
-        now = execute(conn, database_time())
+            raise unknown_flow(conn, flow) from error
+        now = time_of(conn)
     tick = next(ticks_after(cron, timezone, now))
     when = f"{in_words(cron, timezone)}, next {next_text(tick, timezone, now)}"
     text = f"schedule {name} {'set' if changed else 'is so already'}: {when}"
@@ -220,28 +228,12 @@ def remove(app: App, name: str) -> None:
         app.note("it comes back when a worker whose code has it starts; `pause` lasts")
 
 
-def _zones() -> list[str]:
-    from zoneinfo import available_timezones
-
-    return sorted(available_timezones())
-
-
-def _find(conn: psycopg.Connection[Any], name: str) -> ListedSchedule:
-    found = _listed(conn).get(name)
-    if found is None:
-        raise _unknown(conn, name)
-    return found
-
-
 def _unknown(conn: psycopg.Connection[Any], name: str) -> NotFound:
     return unknown_schedule(name, _listed(conn))
 
 
 def _listed(conn: psycopg.Connection[Any]) -> dict[str, ListedSchedule]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.schedules import list_schedules
-
-    return {each.name: each for each in execute(conn, list_schedules())}
+    return {each.name: each for each in execute(conn, db.schedules.list_schedules())}
 
 
 for verb in (PAUSE_SCHEDULE, RESUME_SCHEDULE):

@@ -16,20 +16,29 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
+from pgflowd import db
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.connect import database
+from pgflowd.cli.database import (
+    database,
+    execute,
+    find_run,
+    find_task,
+    note_paused,
+    perform,
+    require_flow,
+    time_of,
+)
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.idle_flows import note_paused
-from pgflowd.cli.lookup import find_run, find_task, flow_slugs
 from pgflowd.cli.params import (
-    DURATION,
     FLOW,
     LIMIT_OPTION,
-    NEEDS,
     OPEN_TASK,
     RUN,
     TASK,
     WAITING_TASK,
+    duration_s,
+    needs,
+    status_option,
 )
 from pgflowd.cli.terminal.list_view import print_dead, print_tasks
 from pgflowd.cli.verbs import command_of
@@ -60,11 +69,8 @@ if TYPE_CHECKING:
     import psycopg
 
 
-STATUSES = tuple(map(str, OPEN_TASK_STATUSES))
 LATE = "late"
-AS: dict[str, Any] = {
-    "metavar": "NAME", "help": "Who does it; by default the database's user."
-}  # fmt: skip
+AS: dict[str, Any] = {"metavar": "NAME", "help": "Who does it; by default the database's user."}
 
 
 class Tasks(TypedDict):
@@ -115,14 +121,11 @@ def tasks() -> None:
 
 
 @tasks.command("list", prints=Tasks)
-@click.option(
-    "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
-    help=f"{', '.join(STATUSES)}; may be repeated.",
-)  # fmt: skip
+@status_option(OPEN_TASK_STATUSES)
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
 @click.option("--run", type=RUN, metavar="RUN", help="Only tasks of this run.")
 @click.option(
-    "--needs", type=NEEDS, metavar="A,B", default=(),
+    "--needs", type=needs, metavar="A,B", default=(),
     help="Only tasks that wait for a worker with these.",
 )  # fmt: skip
 @LIMIT_OPTION
@@ -140,40 +143,28 @@ def list_open(
     \b
     Example: pgflowd tasks list --status waiting
     """
-    from pgflowd.db.performing import run_sync
-    from pgflowd.db.query import database_time, execute
-    from pgflowd.db.run_search import find_open_tasks
-
     if flow and run:
         raise click.UsageError("--flow and --run exclude each other: a run has one flow")
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)
-        found = run_sync(conn, find_open_tasks(run_id, flow, statuses, needs, limit))
-        now = execute(conn, database_time())
+        finding = db.run_search.find_open_tasks(run_id, flow, statuses, needs, limit)
+        found, now = perform(conn, finding), time_of(conn)
         for slug in dict.fromkeys(task.flow_slug for task in found):
             note_paused(app, conn, slug)
-    if app.json:
-        app.print_document(Tasks(tasks=found))
-    elif found:
-        print_tasks(app, found, now)
-    else:
-        app.note(
-            "there are no such tasks" if statuses or flow or run or needs else "no task is open"
-        )
+    some = statuses or flow or run or needs
+    nothing = "there are no such tasks" if some else "no task is open"
+    app.print_found(Tasks(tasks=found), found, lambda: print_tasks(app, found, now), nothing)
 
 
 @tasks.command(prints=ClaimedTask)
 @click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
 @click.option(
-    "--caps",
-    type=NEEDS,
-    metavar="A,B",
-    default=(),
+    "--caps", type=needs, metavar="A,B", default=(),
     help="Only a task that needs something, and no more than these.",
-)
+)  # fmt: skip
 @click.option("--as", "actor", **AS)
 @click.option(
-    "--lease", type=DURATION, metavar="DUR", default="1d",
+    "--lease", type=duration_s, metavar="DUR", default="1d",
     help="How long it is theirs, up to 30d; by default 1d.",
 )  # fmt: skip
 @pass_app
@@ -185,15 +176,12 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
     \b
     Example: pgflowd tasks claim contracts --caps human.review --as jane --lease 2d
     """
-    from pgflowd.db.query import execute
-    from pgflowd.db.waits import claim
-
     _check_lease(lease)
     with database(app) as conn:
-        known = flow_slugs(conn)
+        known = db.run_search.flow_slugs(conn)
         if flow is not None and known and flow not in known:
             raise unknown_flow(flow, known)
-        task = execute(conn, claim(flow, caps, lease, actor))
+        task = execute(conn, db.waits.claim(flow, caps, lease, actor))
     if app.json:
         app.print_document(ClaimedTask(task=task))
     elif task is not None:
@@ -227,7 +215,7 @@ def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
 @tasks.command(prints=ExtendedTask)
 @click.argument("task", metavar="TASK", type=OPEN_TASK)
 @click.option(
-    "--lease", type=DURATION, metavar="DUR", required=True,
+    "--lease", type=duration_s, metavar="DUR", required=True,
     help="How long it stays theirs from now on, up to 30d.",
 )  # fmt: skip
 @click.option("--as", "actor", **AS)
@@ -239,13 +227,11 @@ def extend(app: App, task: str, lease: float, actor: str | None, token: int | No
     \b
     Example: pgflowd tasks extend 7f3a9c12/review#0 --lease 2d --as jane
     """
-    from pgflowd.db import operations, performing
-
     _check_lease(lease)
     with database(app) as conn:
         key = find_task(conn, task)
-        extending = operations.perform(EXTEND, *key, lease=lease, token=token, actor=actor)
-        until = performing.run_sync(conn, extending)
+        given: dict[str, Any] = {"lease": lease, "token": token, "actor": actor}
+        until = perform(conn, db.operations.perform(EXTEND, *key, **given))
     shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
     app.print_result(f"{task_name(*key)}  until {shown}", ExtendedTask(key, until))
 
@@ -254,8 +240,6 @@ def _of_task(verb: Verb[str]) -> Command:
     """The command of a verb on a task, which prints what the task became."""
 
     def act(app: App, /, task: str, **given: Any) -> None:
-        from pgflowd.db import operations, performing
-
         if given.get("delay") and given.get("needs"):
             raise click.UsageError("--delay and --needs exclude each other")
         if "output" in given:
@@ -263,7 +247,7 @@ def _of_task(verb: Verb[str]) -> Command:
         with database(app) as conn:
             key = find_task(conn, task)
             try:
-                result = performing.run_sync(conn, operations.perform(verb, *key, **given))
+                result = perform(conn, db.operations.perform(verb, *key, **given))
             except (LeaseLost, NotFound, NotOpen) as error:
                 of = "--status waiting" if verb is WAKE else f"--run {short_id(key.run_id)}"
                 shows = "lists the tasks that wait" if verb is WAKE else "shows its open tasks"
@@ -304,30 +288,22 @@ def list_stalled(app: App) -> None:
     \b
     Example: pgflowd stalled list
     """
-    from pgflowd.db.query import database_time, execute
-
     with database(app) as conn:
-        found, now = _found(app, conn), execute(conn, database_time())
-    if app.json:
-        app.print_document(StalledTasks(found))
-        return
-    if not found:
-        app.note("no task is stalled")
-        return
-    rows = [
-        (
-            task_name(*task.key),
-            task.flow_slug,
-            ago(task.stalled_at, now),
-            str(task.attempt),
-            str(task.times),
-            task.reason,
-        )
-        for task in found
-    ]
-    titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
-    losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
-    app.print_table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+        found, now = _found(app, conn), time_of(conn)
+
+    def show() -> None:
+        rows = [
+            (
+                task_name(*task.key), task.flow_slug, ago(task.stalled_at, now),
+                str(task.attempt), str(task.times), task.reason,
+            )
+            for task in found
+        ]  # fmt: skip
+        titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
+        losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
+        app.print_table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+
+    app.print_found(StalledTasks(found), found, show, "no task is stalled")
 
 
 def _of_stalled(verb: Verb[bool]) -> Command:
@@ -336,7 +312,14 @@ def _of_stalled(verb: Verb[bool]) -> Command:
     def act(app: App, /, words: Sequence[str], all_: bool, **given: Any) -> None:
         if bool(words) == all_:
             raise click.UsageError("name tasks, or give --all")
-        changed, left = _change_each(app, verb, words, given)
+        changed: list[TaskKey] = []
+        left: list[TaskKey] = []
+        given["stale_threshold"] = app.settings.recovery.stale_threshold_s
+        with database(app) as conn:
+            keys = [find_task(conn, word) for word in words]
+            for key in dict.fromkeys(keys or [task.key for task in _found(app, conn)]):
+                was_stalled = perform(conn, db.operations.perform(verb, *key, **given))
+                (changed if was_stalled else left).append(key)
         if app.json:
             app.print_document({verb.done: changed, "left": left})
         for key in changed if not app.json else []:
@@ -356,32 +339,12 @@ def _of_stalled(verb: Verb[bool]) -> Command:
     return command_of(verb, act, before, prints=prints)
 
 
-def _change_each(
-    app: App, verb: Verb[bool], words: Sequence[str], given: dict[str, Any]
-) -> tuple[list[TaskKey], list[TaskKey]]:
-    """The tasks that were changed, of those that words name, or of all; and the others."""
-    from pgflowd.db import operations, performing
-
-    changed: list[TaskKey] = []
-    left: list[TaskKey] = []
-    given["stale_threshold"] = app.settings.recovery.stale_threshold_s
-    with database(app) as conn:
-        keys = [find_task(conn, word) for word in words]
-        for key in dict.fromkeys(keys or [task.key for task in _found(app, conn)]):
-            operation = operations.perform(verb, *key, **given)
-            (changed if performing.run_sync(conn, operation) else left).append(key)
-    return changed, left
-
-
 def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
-    from pgflowd.db.query import execute
-    from pgflowd.db.waits import stalled_tasks
-
-    return execute(conn, stalled_tasks(app.settings.recovery.stale_threshold_s))
+    return execute(conn, db.waits.stalled_tasks(app.settings.recovery.stale_threshold_s))
 
 
-stalled.add_command(_of_stalled(REQUEUE))
-stalled.add_command(_of_stalled(GIVE_UP))
+for _verb in (REQUEUE, GIVE_UP):
+    stalled.add_command(_of_stalled(_verb))
 
 
 @click.group(cls=Group)
@@ -397,7 +360,7 @@ def dead() -> None:
 
 @dead.command("list", prints=DeadLetters)
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
-@click.option("--since", type=DURATION, metavar="DUR", help="Of runs started within this time.")
+@click.option("--since", type=duration_s, metavar="DUR", help="Of runs started within this time.")
 @LIMIT_OPTION
 @pass_app
 def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> None:
@@ -406,17 +369,10 @@ def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> No
     \b
     Example: pgflowd dead list --flow send_email --since 1d
     """
-    from pgflowd.db.history import dead_letters
-    from pgflowd.db.query import database_time, execute
-
     with database(app) as conn:
-        found = execute(conn, dead_letters(flow, since, limit))
-        if flow and not found and flow not in (known := flow_slugs(conn)):
-            raise unknown_flow(flow, known)
-        now = execute(conn, database_time())
-    if app.json:
-        app.print_document(DeadLetters(tasks=found))
-    elif found:
-        print_dead(app, found, now)
-    else:
-        app.note("there are no such tasks" if flow or since else "no task has failed for good")
+        found = execute(conn, db.history.dead_letters(flow, since, limit))
+        if not found:
+            require_flow(conn, flow)
+        now = time_of(conn)
+    nothing = "there are no such tasks" if flow or since else "no task has failed for good"
+    app.print_found(DeadLetters(tasks=found), found, lambda: print_dead(app, found, now), nothing)

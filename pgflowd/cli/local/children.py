@@ -10,7 +10,6 @@ reads its status and prints what it waits for: imports, starts, running tasks.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -33,6 +32,8 @@ from pgflowd.cli.commands.web import INSTALL, is_installed
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration
+from pgflowd.host import control
+from pgflowd.host.fork import set_death_signal
 
 START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds
 STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
@@ -67,7 +68,42 @@ class DirectoryInUse(click.ClickException):
     exit_code = ExitCode.TRY_LATER
 
 
-@contextlib.contextmanager
+@contextmanager
+def _child(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    end_s: float,
+    ending: Callable[[], AbstractContextManager[None]] = nullcontext,
+    **streams: Any,
+) -> Iterator[subprocess.Popen[Any]]:
+    """
+    Run `pgflowd` with these words until the block ends, and at most `end_s` longer. `ending` is
+    entered while it is waited for the end; a second Ctrl-C makes that a quick one.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pgflowd", *words],
+        env={**os.environ, **environ},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C ends this command, which then ends its children
+        preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
+        **streams,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            with ending():
+                process.wait(end_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        except KeyboardInterrupt:
+            process.terminate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
 def daemon(
     arguments: Sequence[str],
     *,
@@ -75,47 +111,15 @@ def daemon(
     log: IO[Any] | None,
     environ: Mapping[str, str] | None = None,
     may_recreate: bool = True,
-    ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """
-    Run `pgflowd … serve` on this database until the block ends; log None: our stderr. `ending`
-    is entered while it is waited for the daemon's end.
-    """
-    from pgflowd.host.fork import set_death_signal
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pgflowd", *arguments, "serve", *["--recreate"] * may_recreate],
-        env={
-            **os.environ,
-            **(environ or {}),
-            "PGFLOWD__DATABASE__URL": database_url,
-            "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # overrides the project's config
-        },
-        stdin=subprocess.DEVNULL,
-        stderr=log,
-        start_new_session=True,  # Ctrl-C ends this command, which then stops the daemon
-        preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
-    )
-    try:
-        yield process
-    finally:
-        _end(process, ending)
-
-
-def _end(
-    process: subprocess.Popen[bytes], ending: Callable[[], AbstractContextManager[None]]
-) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        with ending():
-            process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
-        process.terminate()
-        process.wait()
+    ending: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Run `pgflowd … serve` on this database until the block ends; log None: our stderr."""
+    own = {  # overrides the project's config
+        "PGFLOWD__DATABASE__URL": database_url,
+        "PGFLOWD__DATABASE__LISTEN_URL": database_url,
+    }
+    words = [*arguments, "serve", *["--recreate"] * may_recreate]
+    return _child(words, {**(environ or {}), **own}, STOP_TIMEOUT_S, ending, stderr=log)
 
 
 def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
@@ -124,8 +128,6 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
 
     At least one is served: a daemon that starts and can serve none of them ends.
     """
-    from pgflowd.host import control
-
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
         if process.poll() == ExitCode.TRY_LATER:
@@ -133,7 +135,7 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
         if process.returncode is not None:
             text = f"the daemon ended with exit code {process.returncode}"
             raise DaemonNotUp(text, process.returncode)
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             status = control.ask(socket, "status", 5.0)
             states = {status["state"], *(flow["state"] for flow in status["flows"])}
             is_settled = states & _SERVED and not states & _UNSETTLED
@@ -143,7 +145,7 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
     raise DaemonNotUp(f"the daemon did not start within {START_TIMEOUT_S:.0f} s")
 
 
-@contextlib.contextmanager
+@contextmanager
 def interrupted_by_term() -> Iterator[None]:
     """Handle SIGTERM like Ctrl-C; also SIGHUP, which a closed terminal sends."""
     signals = [signal.SIGTERM]
@@ -157,98 +159,57 @@ def interrupted_by_term() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class LocalWeb:
-    """The dashboard of one database, and its link."""
-
-    def __init__(self, app: App, arguments: Sequence[str], database_url: str) -> None:
-        self._app, self._arguments, self._url = app, arguments, database_url
-        self._process: subprocess.Popen[str] | None = None
-        self._link: str | None = None
-
-    def start(self) -> None:
-        """Start it; it is not waited for."""
-        if is_installed():
-            self._process = self._served(LISTEN)
-
-    def link(self) -> str | None:
-        """Return the link as soon as it is served; None: it is not, and a remark says why."""
-        if self._process is None:
-            self._app.note(f"  for a dashboard in the browser: {INSTALL}")
-            return None
-        if self._link is None:
-            self._link = self._read_link()
-        if self._link is None:
-            self._app.note("  the dashboard did not start; `pgflowd web` says why")
-        return self._link
-
-    def end(self) -> None:
-        """Let it tell its browsers, and end it."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._close_pipe()
-
-    def _read_link(self) -> str | None:
-        line = self._line()
-        if not line and self._process:  # the port is in use; or the config was wrong, until now
-            is_taken = self._process.wait(END_S) == ExitCode.TRY_LATER
-            self._close_pipe()
-            self._process = self._served(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN)
-            line = self._line()
-        with suppress(ValueError):
-            return str(json.loads(line)["link"])
-        return None
-
-    def _close_pipe(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        self._process.stdout.close()
-
-    def _line(self) -> str:
-        """The line that it prints when it answers; empty if it has ended, or takes too long."""
-        assert self._process is not None and self._process.stdout is not None
-        if select.select([self._process.stdout], [], [], START_S)[0]:
-            return self._process.stdout.readline()
-        self._process.kill()
-        return ""
-
-    def _served(self, listen: str) -> subprocess.Popen[str]:
-        from pgflowd.host.fork import set_death_signal
-
-        words = [*self._arguments, "web", "--json", "--quiet", "--listen", listen]
-        return subprocess.Popen(
-            [sys.executable, "-m", "pgflowd", *words],
-            env={
-                **os.environ,
-                "PGFLOWD__WEB__URL": self._url,
-                "PGFLOWD__WEB__OPERATOR_URL": self._url,
-                "PGFLOWD__WEB__AUTH": "key",
-                "PGFLOWD__WEB__TOKENS": "",
-                "PGFLOWD__WEB__SECRET": "",
-                "PGFLOWD__WEB__BASE_PATH": "",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,  # Ctrl-C ends this command, which then ends the dashboard
-            preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
-        )
-
-
 @contextmanager
-def local_web(app: App, arguments: Sequence[str], database_url: str) -> Iterator[LocalWeb]:
-    """Serve the dashboard of a database until the block ends."""
-    web = LocalWeb(app, arguments, database_url)
-    web.start()
-    try:
-        yield web
-    finally:
-        web.end()
+def local_web(
+    app: App, arguments: Sequence[str], database_url: str
+) -> Iterator[Callable[[], str | None]]:
+    """
+    Serve the dashboard of a database until the block ends. Yields what waits for its link; None: it
+    is not served, and a remark says why.
+    """
+    environ = {
+        "PGFLOWD__WEB__URL": database_url,
+        "PGFLOWD__WEB__OPERATOR_URL": database_url,
+        "PGFLOWD__WEB__AUTH": "key",
+        "PGFLOWD__WEB__TOKENS": "",
+        "PGFLOWD__WEB__SECRET": "",
+        "PGFLOWD__WEB__BASE_PATH": "",
+    }
+    with ExitStack() as stack:
+
+        def serve(listen: str) -> subprocess.Popen[str]:
+            words = [*arguments, "web", "--json", "--quiet", "--listen", listen]
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+            return stack.enter_context(_child(words, environ, END_S, text=True, **streams))
+
+        processes = [serve(LISTEN)] if is_installed() else []
+
+        def link() -> str | None:
+            if not processes:
+                app.note(f"  for a dashboard in the browser: {INSTALL}")
+                return None
+            line = lines[-1] if lines else _first_line(processes[-1])
+            if not line:  # the port is in use; or the config was wrong, until now
+                is_taken = processes[-1].wait(END_S) == ExitCode.TRY_LATER
+                processes.append(serve(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN))
+                line = _first_line(processes[-1])
+            lines.append(line)
+            with suppress(ValueError):
+                return str(json.loads(line)["link"])
+            app.note("  the dashboard did not start; `pgflowd web` says why")
+            return None
+
+        lines: list[str] = []
+        yield link
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    """What the dashboard prints when it answers; empty if it has ended, or takes too long."""
+    assert process.stdout is not None
+    if select.select([process.stdout], [], [], START_S)[0]:
+        return process.stdout.readline()
+    process.kill()
+    return ""
 
 
 def _free_port() -> int:
@@ -268,29 +229,25 @@ def telling(
 ) -> Iterator[None]:
     """Tell what is waited for, as long as the block takes."""
     ended = Event()
-    thread = Thread(target=_tell, args=(app, socket, what, after_s, ended), daemon=True)
+
+    def tell() -> None:
+        told, pause_s = "", after_s
+        while not ended.wait(pause_s):
+            pause_s = STATUS_POLL_S
+            with suppress(OSError, ValueError):
+                text = what(control.ask(socket, "status", 1.0))
+                kind = text.partition(" ")[0]
+                if kind not in ("", told) and not ended.is_set():
+                    print_time(app, text)
+                told = kind
+
+    thread = Thread(target=tell, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-
-
-def _tell(
-    app: App, socket: Path, what: Callable[[Status], str], pause_s: float, ended: Event
-) -> None:
-    from pgflowd.host import control
-
-    told = ""
-    while not ended.wait(pause_s):
-        pause_s = STATUS_POLL_S
-        with suppress(OSError, ValueError):
-            text = what(control.ask(socket, "status", 1.0))
-            kind = text.partition(" ")[0]
-            if kind not in ("", told) and not ended.is_set():
-                print_time(app, text)
-            told = kind
 
 
 def of_start(entries: Sequence[str]) -> Callable[[Status], str]:

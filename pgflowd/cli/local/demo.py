@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
-from uuid import UUID
 
 import click
 import psycopg
@@ -97,7 +96,7 @@ def _serve(
     with (
         log_path.open("ab") as log,
         daemon(words, database_url=postgres.dsn, log=log) as process,
-        nullcontext() if once or app.json else local_web(app, words, postgres.dsn) as web,
+        nullcontext() if once or app.json else local_web(app, words, postgres.dsn) as get_link,
     ):
         with _log_end_in_error(log_path):
             wait_until_settled(process, socket)
@@ -105,7 +104,7 @@ def _serve(
             runs = DemoRuns(app, connection)
             went_well, summary = runs.watch(), runs.summary()
             with suppress(KeyboardInterrupt):
-                link = web.link() if web else None
+                link = get_link() if get_link else None
                 _print_next_steps(app, config, summary, postgres, link, once=once, keep=keep)
                 if not once:
                     runs.go_on(starts=link is not None)
@@ -224,7 +223,6 @@ class _DemoRun:
     """One run, as it was last read."""
 
     example: Example
-    run_id: UUID
     run: Run
     tasks: int = 0
     done: int = 0
@@ -235,10 +233,6 @@ class _DemoRun:
         began = self.run.started_at
         return (ended - began).total_seconds() if ended and began else 0.0
 
-    @property
-    def went_well(self) -> bool:
-        return self.run.status is self.example.end
-
 
 class DemoRuns:
     """The runs of the demo."""
@@ -247,20 +241,24 @@ class DemoRuns:
         self._app, self._connection = app, connection
         self._client = Client(connection)
         self._drawn: list[str] = []
-        self._runs = []
-        for example in EXAMPLES:
-            run = self._client.start_flow(example.flow, example.input)
-            self._runs.append(_DemoRun(example, run.run_id, run))
+        self._runs = [
+            _DemoRun(example, self._client.start_flow(example.flow, example.input))
+            for example in EXAMPLES
+        ]
 
     def watch(self) -> bool:
         """Show the runs until they have ended; return whether all went well."""
         until = time.monotonic() + RUN_TIMEOUT_S
         while True:
-            for demo_run in self._runs:
-                self._read(demo_run)
+            for each in self._runs:
+                if not each.run.has_ended:
+                    each.run = self._client.get_run(each.run.run_id)
+                    steps = execute(self._connection, run_steps(each.run.run_id))
+                    each.tasks = sum(max(step.tasks, 1) for step in steps)
+                    each.done = sum(step.completed for step in steps)
             self._draw()
-            if all(demo_run.run.has_ended for demo_run in self._runs) or time.monotonic() > until:
-                return all(demo_run.went_well for demo_run in self._runs)
+            if all(each.run.has_ended for each in self._runs) or time.monotonic() > until:
+                return all(each.run.status is each.example.end for each in self._runs)
             time.sleep(POLL_S)
 
     def go_on(self, *, starts: bool) -> NoReturn:
@@ -277,27 +275,20 @@ class DemoRuns:
         """The results for `--json`: runs, tasks, retries."""
         retries = sum(
             attempt.attempt > 1
-            for demo_run in self._runs
-            for attempt in execute(self._connection, attempts(demo_run.run_id))
+            for each in self._runs
+            for attempt in execute(self._connection, attempts(each.run.run_id))
         )
         runs = [
             {
-                "flow": demo_run.example.flow,
-                "run_id": str(demo_run.run_id),
-                "status": demo_run.run.status,
-                "took_s": round(demo_run.took_s, 3),
-                "output": demo_run.run.output,
+                "flow": each.example.flow,
+                "run_id": str(each.run.run_id),
+                "status": each.run.status,
+                "took_s": round(each.took_s, 3),
+                "output": each.run.output,
             }
-            for demo_run in self._runs
+            for each in self._runs
         ]
         return {"runs": runs, "tasks": sum(s.done for s in self._runs), "retries": retries}
-
-    def _read(self, demo_run: _DemoRun) -> None:
-        if not demo_run.run.has_ended:
-            demo_run.run = self._client.get_run(demo_run.run_id)
-            steps = execute(self._connection, run_steps(demo_run.run_id))
-            demo_run.tasks = sum(max(step.tasks, 1) for step in steps)
-            demo_run.done = sum(step.completed for step in steps)
 
     def _draw(self) -> None:
         """Print the runs that have ended; on a terminal all, over the lines printed before."""
@@ -325,7 +316,7 @@ class DemoRuns:
 
     def _end(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
-        went_well = demo_run.went_well
+        went_well = demo_run.run.status is demo_run.example.end
         sign = screen.marked((demo_run.example.end if went_well else RunStatus.FAILED).mark)
         error = self._app.hide(demo_run.run.error or demo_run.run.status)
         about = demo_run.example.about if went_well else error

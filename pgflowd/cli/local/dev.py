@@ -20,11 +20,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
 
@@ -34,7 +33,6 @@ from pgflowd.cli.daemon_client import socket_path
 from pgflowd.cli.local.children import (
     STOP_TIMEOUT_S,
     DaemonNotUp,
-    LocalWeb,
     daemon,
     interrupted_by_term,
     local_web,
@@ -43,7 +41,7 @@ from pgflowd.cli.local.children import (
     telling_the_end,
     wait_until_settled,
 )
-from pgflowd.cli.local.dev_watch import Changes, Project, follow_changes
+from pgflowd.cli.local.dev_watch import Changes, Project, follow_changes, watched
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
 from pgflowd.core.exit_codes import ExitCode
@@ -82,12 +80,14 @@ def serve_project(
             suppress(KeyboardInterrupt),
             dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as database,
             announce_url(root, database.url),
-            local_web(app, _config(app), database.url) as web,
-            nullcontext() if no_reload else Changes(root) as changes,
+            local_web(app, _config(app), database.url) as link,
+            nullcontext() if no_reload else watched(root) as changes,
         ):
             project = Project(app, root, database.url)
-            _print_header(app, database)
-            while not _serve(app, project, changes, web, began_at):
+            server = f"PostgreSQL {database.version} ({database.about})"
+            app.print(app.out.folded(f"pgflowd {__version__} development   {server}"))
+            app.print(f"  database {app.hide(database.url) or 'of the environment'}")
+            while not _serve(app, project, changes, link, began_at):
                 began_at = time.monotonic()
     except DevAlreadyRunning:
         app.note(f"another `pgflowd dev` runs in {root}")
@@ -101,7 +101,11 @@ def _config(app: App) -> list[str]:
 
 
 def _serve(
-    app: App, project: Project, changes: Changes | None, web: LocalWeb, began_at: float
+    app: App,
+    project: Project,
+    changes: Changes | None,
+    link: Callable[[], str | None],
+    began_at: float,
 ) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
     socket = socket_path(app)
@@ -121,8 +125,9 @@ def _serve(
             with telling(app, socket, of_start(app.settings.pgflowd.flows)):
                 status = wait_until_settled(process, socket)
             project.show(status)
-            _print_ready(app, project, web.link(), time.monotonic() - began_at)
-            follow_changes(project, process, changes)
+            _print_ready(app, project, link(), time.monotonic() - began_at)
+            if changes is not None:
+                follow_changes(project, process, changes)
             if (code := process.wait()) != 0:  # it ended without `pgflowd stop`
                 raise DaemonNotUp(f"the daemon ended with exit code {code}", code)
         except DaemonNotUp as error:
@@ -143,12 +148,6 @@ def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
         yield log, ENVIRON
 
 
-def _print_header(app: App, database: DevDatabase) -> None:
-    server = f"PostgreSQL {database.version} ({database.about})"
-    app.print(app.out.folded(f"pgflowd {__version__} development   {server}"))
-    app.print(f"  database {app.hide(database.url) or 'of the environment'}")
-
-
 def _print_ready(app: App, project: Project, link: str | None, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
@@ -163,8 +162,7 @@ def _print_ready(app: App, project: Project, link: str | None, took_s: float) ->
         app.print("\n".join(app.out.commands("try", commands)))
 
 
-@dataclass(frozen=True)
-class DevDatabase:
+class DevDatabase(NamedTuple):
     """The database on which a project is served, and what the first line says of it."""
 
     url: str
@@ -222,7 +220,13 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
     """Yield a pipe for the daemon's log, whose lines are given to `write` as they come."""
     reading, writing = os.pipe()
     lines = os.fdopen(reading, encoding="utf-8", errors="replace")
-    reader = threading.Thread(target=_write_lines, args=(lines, write), daemon=True)
+
+    def write_lines() -> None:
+        for line in lines:
+            with suppress(OSError):  # the output is closed; the daemon must go on
+                write(line.rstrip("\n"))
+
+    reader = threading.Thread(target=write_lines, daemon=True)
     reader.start()
     try:
         with os.fdopen(writing, "wb") as log:
@@ -231,14 +235,6 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
         reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
         if not reader.is_alive():
             lines.close()
-
-
-def _write_lines(lines: IO[str], write: Callable[[str], None]) -> None:
-    for line in lines:
-        try:
-            write(line.rstrip("\n"))
-        except OSError:  # the output is closed; the daemon must go on
-            continue
 
 
 def print_record(app: App, line: str) -> None:

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import Any, Self
+from typing import Any
 
 import click
-import psycopg
 
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_path
@@ -32,11 +32,12 @@ from pgflowd.db.flows import compare, deploy, flow_shape
 from pgflowd.db.query import execute
 from pgflowd.db.runs import list_runs
 from pgflowd.errors import ConfigError, PgflowdError
-from pgflowd.processes.supervisor.discover import DiscoveredFlow, discover
+from pgflowd.processes.supervisor.discover import discover
 
 POLL_MS = 500  # between two checks whether the daemon has ended
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
 _SUFFIXES = {".py", ".toml"}
+Changes = Callable[[], list[str]]  # the files that changed
 _RESULTS = {
     "changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
     "retried": "started again",
@@ -77,13 +78,16 @@ class Project:
 
         A flow that crashes at its start is not waited for: the next change may mend it.
         """
-        before, runs = self._shapes, self._count_runs()
+        before = self._shapes
+        with connect(self.dsn, name="pgflowd dev") as connection:
+            rows = execute(connection, list_runs(most=10_000))
+        runs = Counter(row.flow_slug for row in rows)
         self._keep_as_versions()
         began_at = time.monotonic()
         with telling(self.app, socket_path(self.app), of_reload):
             answer = ask_to_reload(self.app)
         if answer.get("error"):
-            self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
+            print_time(self.app, f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
         took_s = time.monotonic() - began_at
         self._read_shapes(_flows_served(ask(self.app, "status")))
@@ -97,18 +101,25 @@ class Project:
         results += [f"{name} is no longer broken" for name in repaired]
         self._broken = answer["broken"]
         results = results or ["nothing to do"]
-        self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})")
+        print_time(
+            self.app, f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})"
+        )
         for slug in self.slugs:
             if slug in before and changes_between(before[slug], self._shapes[slug]):
-                self._print_recreated(slug, before[slug], runs[slug])
+                changes = "; ".join(changes_between(before[slug], self._shapes[slug]))
+                lost = {0: "", 1: ", its run is deleted"}
+                gone = lost.get(runs[slug], f", its {runs[slug]} runs are deleted")
+                print_time(self.app, f"{slug}: shape changed ({changes}); recreated{gone}.")
+                makes = "In production `pgflowd flows deploy` makes it the next version"
+                self.app.print(self.app.out.folded(f"         {makes}, and runs stay"))
 
     def wait_for_valid_config(self, changes: Changes) -> None:
         """Wait for a change after which the config is valid; the log has the errors."""
         while True:
-            self._print_time("no flow can be served; waiting for a change")
-            while not (changed := changes.next()):
+            print_time(self.app, "no flow can be served; waiting for a change")
+            while not (changed := changes()):
                 pass
-            self._print_time(f"{_listed(changed)} changed: trying again")
+            print_time(self.app, f"{_listed(changed)} changed: trying again")
             self.app.forget_settings()
             try:
                 self.app.settings  # noqa: B018 - loads them here, where errors are caught
@@ -126,21 +137,16 @@ class Project:
             return  # the reload prints what is wrong
         flows = [flow for flow in discover(settings).flows if flow.shape is not None]
         with connect(self.dsn, name="pgflowd dev") as connection:
-            changed = [flow for flow in flows if _is_changed(connection, flow)]
+            compared = [compare(connection, flow.slug, flow.shape or {}) for flow in flows]
+            pairs = zip(flows, compared, strict=True)
+            changed = [flow for flow, found in pairs if found.exists and found.is_new_version]
             if changed and self.keeps_runs is None:
                 names = ", ".join(flow.slug for flow in changed)
                 text = f"{names}: the shape has changed. Keep the runs, and make it a version?"
                 self.keeps_runs = click.confirm(text, default=False, err=True)
             for flow in changed if self.keeps_runs else []:
                 done = deploy(connection, flow.slug, flow.shape or {}, may_change=True)
-                self._print_time(f"{flow.slug}: starts go to {done.flow_slug}")
-
-    def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
-        changes = "; ".join(changes_between(before, self._shapes[slug]))
-        lost = {0: "", 1: ", its run is deleted"}.get(runs, f", its {runs} runs are deleted")
-        self._print_time(f"{slug}: shape changed ({changes}); recreated{lost}.")
-        advice = "In production `pgflowd flows deploy` makes it the next version, and runs stay"
-        self.app.print(self.app.out.folded(f"         {advice}"))
+                print_time(self.app, f"{flow.slug}: starts go to {done.flow_slug}")
 
     def _read_shapes(self, slugs: Iterable[str]) -> None:
         with connect(self.dsn, name="pgflowd dev") as connection:
@@ -148,24 +154,11 @@ class Project:
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
-    def _count_runs(self) -> Counter[str]:
-        with connect(self.dsn, name="pgflowd dev") as connection:
-            rows = execute(connection, list_runs(most=10_000))
-        return Counter(row.flow_slug for row in rows)
 
-    def _print_time(self, text: str) -> None:
-        print_time(self.app, text)
-
-
-def follow_changes(
-    project: Project, process: subprocess.Popen[bytes], changes: Changes | None
-) -> None:
+def follow_changes(project: Project, process: subprocess.Popen[bytes], changes: Changes) -> None:
     """Reload at each change, until the daemon ends, as it does when all its flows crash."""
-    if changes is None:
-        process.wait()
-        return
     while process.poll() is None:
-        if changed := changes.next():
+        if changed := changes():
             try:
                 project.reload(changed)
             except NotRunning:
@@ -174,52 +167,40 @@ def follow_changes(
                 print_problems(project.app, error.problems)
 
 
-def _is_changed(connection: psycopg.Connection[Any], flow: DiscoveredFlow) -> bool:
-    found = compare(connection, flow.slug, flow.shape or {})
-    return found.exists and found.is_new_version
+@contextmanager
+def watched(root: Path) -> Iterator[Changes]:
+    """
+    Watch the files of a project in a thread during the block. Yields a function that returns those
+    that changed, none after half a second without a change, and raises the error that ended the
+    thread, such as too few inotify watches.
+    """
+    found: Queue[list[str] | Exception] = Queue()
+    end = Event()
 
-
-class Changes:
-    """Collects the files of a project that change during the block, in a thread."""
-
-    def __init__(self, root: Path) -> None:
-        self._found: Queue[list[str]] = Queue()
-        self._is_watching, self._end = Event(), Event()
-        self._error: Exception | None = None
-        self._thread = Thread(target=self._watch, args=(root,), daemon=True)
-
-    def __enter__(self) -> Self:
-        """Start the thread, and return when it watches, so that no later change is missed."""
-        self._thread.start()
-        self._is_watching.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def next(self) -> list[str]:
-        """The files that changed; none after half a second without a change.
-
-        Raises the error that ended the thread, such as too few inotify watches.
-        """
-        if self._error is not None:
-            raise self._error
+    def watch() -> None:
         try:
-            return self._found.get(timeout=POLL_MS / 1000)
+            for changed in _changes(root, end):
+                found.put(changed)
+        except Exception as error:
+            found.put(error)
+
+    def changes() -> list[str]:
+        try:
+            changed = found.get(timeout=POLL_MS / 1000)
         except Empty:
             return []
+        if isinstance(changed, Exception):
+            raise changed
+        return changed
 
-    def _watch(self, root: Path) -> None:
-        try:
-            for changed in _changes(root, self._end):
-                self._is_watching.set()
-                if changed:
-                    self._found.put(changed)
-        except Exception as error:
-            self._error = error
-        finally:
-            self._is_watching.set()
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    found.put(found.get())  # it watches now, so that no later change is missed
+    try:
+        yield changes
+    finally:
+        end.set()
+        thread.join()
 
 
 def _flows_served(status: dict[str, Any]) -> list[str]:
@@ -240,13 +221,8 @@ def _changes(root: Path, end: Event) -> Iterator[list[str]]:
                 and super().__call__(change, path)
             )
 
-    for changes in watch(
-        root,
-        watch_filter=Ours(),
-        rust_timeout=POLL_MS,
-        yield_on_timeout=True,
-        stop_event=end,
-    ):
+    options: dict[str, Any] = {"rust_timeout": POLL_MS, "yield_on_timeout": True}
+    for changes in watch(root, watch_filter=Ours(), stop_event=end, **options):
         yield sorted({str(Path(path).relative_to(root)) for _, path in changes})
 
 

@@ -16,8 +16,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 import click
 
-from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.exits import CommandRefused
+from pgflowd.cli.app import App, CommandRefused, pass_app
 from pgflowd.cli.groups import Command
 from pgflowd.core.settings.show import json_schema
 from pgflowd.core.settings.values import NAME
