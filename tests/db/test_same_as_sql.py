@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
-from pgflowd.core.definition.shape import contains, shape_differences
+from pgflowd.core.definition.shape import changes_between, contains
 from pgflowd.core.json import as_stored, decode, encode, jsonb_text
 from pgflowd.testing.engine import json_type, retry_delay_s
 
@@ -95,7 +95,7 @@ def test_a_deployed_flow_has_the_shape_that_the_code_has(ask):
     shape = flow().shape()
     ask("select pgflow._create_flow_from_shape('f', %s)", Jsonb(shape))
 
-    assert shape_differences(shape, ask("select pgflow._get_flow_shape('f')")) == []
+    assert changes_between(ask("select pgflow._get_flow_shape('f')"), shape) == []
     assert ask("select pgflow.ensure_flow_compiled('f', %s)", Jsonb(shape))["status"] == "verified"
 
 
@@ -122,7 +122,7 @@ changes = st.lists(
 
 @often
 @given(changes=changes, fewer=st.integers(0, 2))
-def test_differences_have_the_text_of_the_database(ask, changes, fewer):
+def test_shapes_differ_where_they_do_for_the_database(ask, changes, fewer):
     ours, theirs = flow().shape(), copy.deepcopy(flow().shape())
     for at, (key, value) in changes:
         theirs["steps"][at][key] = value
@@ -130,4 +130,4 @@ def test_differences_have_the_text_of_the_database(ask, changes, fewer):
 
     for one, other in ((ours, theirs), (theirs, ours)):
         answer = ask("select pgflow._compare_flow_shapes(%s, %s)", Jsonb(one), Jsonb(other))
-        assert shape_differences(one, other) == answer
+        assert bool(changes_between(one, other)) == bool(answer)

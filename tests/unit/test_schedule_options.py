@@ -8,7 +8,7 @@ import pytest
 
 from pgflowd import Flow, Schedule, job
 from pgflowd.core.definition.schedule import given_faults, schedule_differences
-from pgflowd.core.definition.shape import shape_differences
+from pgflowd.core.definition.shape import changes_between
 
 
 def flow(**options: Any) -> Flow:
@@ -41,7 +41,7 @@ def test_a_shape_has_the_schedules_by_their_names() -> None:
 def test_schedules_are_no_part_of_what_is_compared_as_the_shape() -> None:
     with_one, without = flow(cron="@daily").shape(), flow().shape()
 
-    assert shape_differences(with_one, without) == []
+    assert changes_between(with_one, without) == []
     one = with_one["schedules"]
     assert schedule_differences(one, one) == []
     (added,), (gone,) = schedule_differences(one, []), schedule_differences([], one)

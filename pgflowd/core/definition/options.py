@@ -301,29 +301,12 @@ def option_problems(
     """Everything that is wrong with the set options of `name`, alone and together."""
     known = {option.name: option for option in options_of(owner)}
     for option_name, value in options.items():
-        option = known.get(option_name)
-        if option is None:
+        if option_name not in known:
             text = f"{name}: there is no option '{option_name}'"
             yield Problem("E209", text, place, did_you_mean(option_name, known))
-        elif option.is_number:
-            yield from _number_problems(option, value, name, place)
-        elif option.kind is OptionKind.MODE:
-            yield from _mode_problems(option, value, name, place)
-        elif option.kind is OptionKind.PATTERN:
-            yield from _pattern_problems(option, value, name, place)
-        elif option.kind is OptionKind.WORD and value not in option.words:
-            words = " or ".join(map(repr, option.words))
-            code = "E225" if owner is Owner.UNDO else "E209"
-            yield Problem(code, f"{name}: {option.name} is {value!r}; it must be {words}", place)
-        elif option.kind is OptionKind.SWITCH and not isinstance(value, bool):
-            text = f"{name}: {option.name} is {value!r}; it must be True or False"
-            yield Problem("E209", text, place)
-        elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
-            yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
-        elif option.kind is OptionKind.LIMIT and (
-            fault := limit_fault(value, is_map=owner is Owner.MAP)
-        ):
-            yield Problem("E226", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
+        elif fault := _fault(known[option_name], value, owner):
+            code, text, remedy = fault
+            yield Problem(code, f"{name}: {text}", place, remedy)
     patterns = {option.name for option in PATTERNS}
     for option in known.values():
         if option.needs_condition and option.name in options and not patterns & options.keys():
@@ -331,33 +314,38 @@ def option_problems(
             yield Problem("E215", text, place, "add if_= or if_not=, or leave it out")
 
 
-def _number_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not option.least <= value <= option.most:
-        unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
-        rule = f"it must be a whole number{unit}, {option.least} or more"
+def _fault(option: Option, value: Any, owner: Owner) -> tuple[str, str, str | None] | None:
+    """The code, what is wrong with the value of an option, and what to do."""
+    code, rule, remedy = "E209", None, None
+    if option.is_number:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
         if is_whole and value > option.most:
-            rule = f"it must be at most {option.most}"
-        yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place)
-
-
-def _mode_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
-    if value not in MODES:
-        rule = "it must be 'fail', 'skip' or 'skip-cascade'"
+            rule = f"must be at most {option.most}"
+        elif not is_whole or value < option.least:
+            unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
+            rule = f"must be a whole number{unit}, {option.least} or more"
+    elif option.kind is OptionKind.MODE and value not in MODES:
+        rule = "must be 'fail', 'skip' or 'skip-cascade'"
         remedy = did_you_mean(value, MODES) if isinstance(value, str) else None
-        yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place, remedy)
-
-
-def _pattern_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
-    if not isinstance(value, dict):
+    elif option.kind is OptionKind.WORD and value not in option.words:
+        code = "E225" if owner is Owner.UNDO else "E209"
+        rule = f"must be {' or '.join(map(repr, option.words))}"
+    elif option.kind is OptionKind.SWITCH and not isinstance(value, bool):
+        rule = "must be True or False"
+    elif option.kind is OptionKind.NEEDS:
+        rule = needs_fault(value)
+    elif option.kind is OptionKind.LIMIT:
+        code, rule = "E226", limit_fault(value, is_map=owner is Owner.MAP)
+    elif option.kind is OptionKind.PATTERN and not isinstance(value, dict):
         kind = with_article(type(value).__name__)
-        text = f"{name}: {option.name} is {kind}; a pattern is a JSON object, such as {{'a': 1}}"
-        yield Problem("E214", text, place)
-        return
-    try:
-        encode(value, what=option.name)
-    except OutputError as error:
-        yield Problem("E214", f"{name}: {error.text}", place, error.next)
+        rule = "a pattern is a JSON object, such as {'a': 1}"
+        return "E214", f"{option.name} is {kind}; {rule}", None
+    elif option.kind is OptionKind.PATTERN:
+        try:
+            encode(value, what=option.name)
+        except OutputError as error:
+            return "E214", error.text, error.next
+    return (code, f"{option.name} is {repr(value)[:60]}; it {rule}", remedy) if rule else None
 
 
 # the same as types, for editors and type checkers
@@ -389,24 +377,30 @@ class FlowOptions(_TryOptions, total=False):
     decode: bool | None  # False: handlers get JSON, whatever their annotations say
 
 
-class WaitOptions(_RetryOptions, total=False):
+class _DelayOptions(TypedDict, total=False):
+    start_delay: int | None  # seconds between ready and started
+    version: int | None  # of what the handler saves; older code leaves what newer code has saved
+
+
+class WaitOptions(_RetryOptions, _DelayOptions, total=False):
     """Options of a step that waits; its own `timeout` is that of the wait."""
 
-    start_delay: int | None  # seconds between ready and started
     if_: (
         Mapping[str, Any] | None
     )  # run only if the input contains this: of a root the run's, else {dep: output}
     if_not: Mapping[str, Any] | None  # run only if the input does not contain this
     when_unmet: Mode | None  # after an unmet condition: "skip", "fail", "skip-cascade"
     when_exhausted: Mode | None  # after the last failed attempt: "fail", "skip", "skip-cascade"
-    version: int | None  # of what the handler saves; older code leaves what newer code has saved
 
 
-class _CommonOptions(_TryOptions, WaitOptions, total=False):
-    slug: str | None  # instead of the function's name
+class _TaskOptions(_DelayOptions, total=False):
     needs: Sequence[str] | None  # only workers with all of these among their caps get its tasks
     limit: Limit | None  # how many of its tasks are at work at once, in the whole fleet
     crash_limit: int | None  # so many workers may end in a row while they execute a task
+
+
+class _CommonOptions(_TryOptions, WaitOptions, _TaskOptions, total=False):
+    slug: str | None  # instead of the function's name
     on_crash_limit: CrashEnd | None  # then: "fail" or "quarantine"
 
 
@@ -423,23 +417,16 @@ class MapOptions(_CommonOptions, total=False):
     over: StepName | None  # the step whose list is mapped; without it, the run's input
 
 
-class JobOptions(FlowOptions, total=False):
+class JobOptions(FlowOptions, _TaskOptions, total=False):
     """Options of a flow with one step."""
 
-    start_delay: int | None
-    version: int | None
-    needs: Sequence[str] | None
-    limit: Limit | None
-    crash_limit: int | None
     on_crash_limit: CrashEnd | None
 
 
-class UndoOptions(_TryOptions, total=False):
+class UndoOptions(_TryOptions, _DelayOptions, total=False):
     """Options of one undo handler."""
 
     on: Undoable  # "attempted": also tasks that did not complete
-    start_delay: int | None
-    version: int | None
     needs: Sequence[str] | None
     limit: Limit | None  # without a key
     crash_limit: int | None  # then the task is quarantined

@@ -3,7 +3,7 @@ The shape of a flow: its JSON, by which runtimes and the database compare flows.
 
 It has the form that the SQL's `_get_flow_shape` writes and `_create_flow_from_shape` reads. Steps
 are in topological order and deps sorted; unset options are absent, so that the SQL's defaults hold.
-`shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`. Options that differ
+`changes_between` finds a change where the SQL's `_compare_flow_shapes` does. Options that differ
 are no difference of shapes: `core.definition.options` has them.
 
 A shape may leave things out. A plan has its steps in their order, each with its deps and dependents
@@ -88,29 +88,8 @@ def _numbers(options: Mapping[str, Any]) -> dict[str, int]:
     return {option.json_name: options[option.name] for option in NUMBERS if option.name in options}
 
 
-def shape_differences(first: Shape, second: Shape) -> list[str]:
-    """How two shapes differ, in the texts of the SQL; numbers among the options do not count."""
-    ours, theirs = first.get("steps") or [], second.get("steps") or []
-    found = []
-    if len(ours) != len(theirs):
-        found.append(f"Step count differs: {len(ours)} vs {len(theirs)}")
-    for at in range(max(len(ours), len(theirs))):
-        if at >= len(ours):
-            slug = theirs[at]["slug"]
-            found.append(f"Step at index {at}: missing in first shape (second has '{slug}')")
-        elif at >= len(theirs):
-            slug = ours[at]["slug"]
-            found.append(f"Step at index {at}: missing in second shape (first has '{slug}')")
-        else:
-            texts = _step_differences(ours[at], theirs[at])
-            found.extend(f"Step at index {at}: {text}" for text in texts)
-    return found
-
-
 def changes_between(before: Shape, after: Shape) -> list[str]:
     """What changed from one shape to the next, in words for people; none if they are equal."""
-    if not shape_differences(after, before):
-        return []
     old = {step["slug"]: step for step in before.get("steps") or []}
     new = {step["slug"]: step for step in after.get("steps") or []}
     added = [slug for slug in new if slug not in old]
@@ -121,7 +100,7 @@ def changes_between(before: Shape, after: Shape) -> list[str]:
         if was != now:
             found.append(f"step {slug}: {now or 'first'}, not {was or 'first'}")
         found += [f"step {slug}: {text}" for text in _changes_of_step(old[slug], new[slug])]
-    return found or ["another order of steps"]
+    return found or (["another order of steps"] if list(old) != list(new) else [])
 
 
 def _changes_of_step(before: Shape, after: Shape) -> Iterator[str]:
@@ -144,26 +123,6 @@ def _pattern(value: Any) -> str:
 def _after(step: Shape) -> str:
     *others, last = sorted(step.get("dependencies") or []) or [""]
     return f"after {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
-
-
-def _step_differences(ours: Shape, theirs: Shape) -> Iterator[str]:
-    yield from _word_difference("slug", "slug", ours, theirs)
-    yield from _word_difference("stepType", "type", ours, theirs)
-    left, right = (", ".join(sorted(step.get("dependencies") or [])) for step in (ours, theirs))
-    if left != right:
-        yield f"dependencies differ [{left}] vs [{right}]"
-    for option in MODE_OPTIONS:
-        yield from _word_difference(option.json_name, option.json_name, ours, theirs)
-    for key in (option.json_name for option in PATTERNS):
-        if ours.get(key) != theirs.get(key):
-            left, right = (jsonb_text(step[key]) if key in step else "" for step in (ours, theirs))
-            yield f"{key} differs '{left}' vs '{right}'"
-
-
-def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterator[str]:
-    left, right = ours.get(key), theirs.get(key)
-    if left is not None and right is not None and left != right:
-        yield f"{word} differs '{left}' vs '{right}'"
 
 
 def undoable(shape: Shape) -> list[str]:

@@ -70,12 +70,7 @@ def facts_of(flow: FlowSpec) -> list[HandlerFacts]:
 def facts_from(found: Iterable[Mapping[str, Any]]) -> list[HandlerFacts]:
     """Read them from JSON."""
     return [
-        HandlerFacts(
-            each["slug"],
-            tuple((name, bool(has_default)) for name, has_default in each["parameters"]),
-            each["since"],
-            each["has_undo"],
-        )
+        HandlerFacts(**{**each, "parameters": tuple(map(tuple, each["parameters"]))})
         for each in found
     ]
 
