@@ -18,7 +18,6 @@ import json
 import math
 import re
 from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping
-from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -55,7 +54,14 @@ _REMEDIES = {
 }
 # which an annotation of the handler encodes
 _TYPED = {bytes, bytearray, Decimal, datetime, date, time, timedelta, UUID, set, frozenset}
-_METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
+_FIELDS = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "model_fields")
+_MARKS = {  # what classes have that can be written in another way: pydantic's, numpy's, …
+    "model_dump": "return its model_dump(mode='json')",
+    "tolist": "return its tolist()",
+    "__dataclass_fields__": "return dataclasses.asdict(…)",
+    "__struct_fields__": "return msgspec.to_builtins(…)",
+    "__attrs_attrs__": "return attrs.asdict(…)",
+}
 
 
 class Encoder(json.JSONEncoder):
@@ -111,8 +117,13 @@ def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) ->
             fault, remedy = found or (f"{what} {suspicion}", None)
             raise OutputError(fault, code="E403", next=remedy)
     assert text is not None
-    if max_bytes is not None:
-        _check_size(text, what, max_bytes)
+    size = len(text) if text.isascii() or max_bytes is None else len(text.encode("utf-8"))
+    if max_bytes is not None and size > max_bytes:
+        raise OutputError(
+            f"{what} has {_readable_size(size)}, more than the {_readable_size(max_bytes)} allowed",
+            code="E404",
+            next="store it elsewhere and return a reference to it",
+        )
     return text
 
 
@@ -214,37 +225,22 @@ def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
         if len(above) >= MAX_DEPTH:
             yield f"{what} is nested more than {MAX_DEPTH} levels deep", None
             return
+        inside, children = (*above, id(value)), []
         if isinstance(value, dict):
-            yield from _key_faults(value, place)
-        inside = (*above, id(value))
-        pending.extend((v, p, inside) for v, p in reversed(list(_children(value, place))))
-
-
-def _children(value: Any, place: str) -> Iterator[tuple[Any, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if isinstance(key, str):
-                yield inner, place + _dotted(key)
-    else:
-        for index, inner in enumerate(value):
-            yield inner, f"{place}[{index}]"
-
-
-def _dotted(key: str) -> str:
-    if _PLAIN_KEY.fullmatch(key):
-        return f".{key}"
-    return f"[{_dumps_ascii(key[:60])}]"
-
-
-def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:
-    for key in value:
-        if not isinstance(key, str):
-            text = (
-                f"{place} has the key {repr(key)[:60]}, which is {with_article(type(key).__name__)}"
-            )
-            yield text, "keys must be strings"
-        elif fault := _text_fault(key):
-            yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    kind, shown = with_article(type(key).__name__), repr(key)[:60]
+                    text = f"{place} has the key {shown}, which is {kind}"
+                    yield text, "keys must be strings"
+                    continue
+                if fault := _text_fault(key):
+                    yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
+                is_plain = _PLAIN_KEY.fullmatch(key)
+                dotted = f".{key}" if is_plain else f"[{_dumps_ascii(key[:60])}]"
+                children.append((inner, f"{place}{dotted}", inside))
+        else:
+            children = [(each, f"{place}[{at}]", inside) for at, each in enumerate(value)]
+        pending += reversed(children)
 
 
 def _scalar_fault(value: Any) -> str | None:
@@ -255,7 +251,7 @@ def _scalar_fault(value: Any) -> str | None:
     if isinstance(value, int):
         return None if value.bit_length() < 14_000 else "is an integer of over 4,000 digits"
     if isinstance(value, float):
-        return _float_fault(value)
+        return None if math.isfinite(value) else f"is {_dumps_ascii(value)}"
     kind = type(value)
     name = kind.__name__
     if name in vars(builtins) and vars(builtins)[name] is not kind:  # such as numpy's bool
@@ -265,17 +261,11 @@ def _scalar_fault(value: Any) -> str | None:
 
 def _remedy(value: Any, *, is_output: bool) -> str | None:
     """What the handler can return instead, if the type shows it."""
-    remedy = _other_form(value)
-    cls = type(value)
-    is_typed = cls in _TYPED or isinstance(value, (PurePath, Enum)) or _has_fields(cls)
-    if remedy and is_output and is_typed:
+    remedy, cls = _other_form(value), type(value)
+    is_typed = cls in _TYPED or isinstance(value, (PurePath, Enum))
+    if remedy and is_output and (is_typed or any(hasattr(cls, mark) for mark in _FIELDS)):
         return f"{remedy}, or annotate what the handler returns"
     return remedy
-
-
-def _has_fields(cls: type) -> bool:
-    marks = ("__struct_fields__", "__attrs_attrs__", "model_fields")
-    return is_dataclass(cls) or any(hasattr(cls, mark) for mark in marks)
 
 
 def _other_form(value: Any) -> str | None:
@@ -284,30 +274,16 @@ def _other_form(value: Any) -> str | None:
     for kind in type(value).__mro__:  # pandas' Timestamp is a datetime
         if kind.__name__ in _REMEDIES:
             return _REMEDIES[kind.__name__]
-    for method, call in _METHODS.items():
-        if hasattr(type(value), method):
-            return f"return its {call}"
     if isinstance(value, Enum):
         return "return its value"
-    if is_dataclass(value):
-        return "return dataclasses.asdict(…)"
-    if hasattr(type(value), "__struct_fields__"):
-        return "return msgspec.to_builtins(…)"
-    if hasattr(type(value), "__attrs_attrs__"):
-        return "return attrs.asdict(…)"
+    for mark, remedy in _MARKS.items():
+        if hasattr(type(value), mark):
+            return remedy
     if isinstance(value, Awaitable):
         return "await it"
     if isinstance(value, Mapping):
         return "return dict(…)"
     return "return a list" if isinstance(value, Iterable | AsyncIterable) else None
-
-
-def _float_fault(value: float) -> str | None:
-    if math.isnan(value):
-        return "is NaN"
-    if math.isinf(value):
-        return "is Infinity" if value > 0 else "is -Infinity"
-    return None
 
 
 def _text_fault(text: str) -> str | None:
@@ -316,16 +292,6 @@ def _text_fault(text: str) -> str | None:
     if match := _SURROGATE.search(text):
         return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is not text"
     return None
-
-
-def _check_size(text: str, what: str, max_bytes: int) -> None:
-    size = len(text) if text.isascii() else len(text.encode("utf-8"))
-    if size > max_bytes:
-        raise OutputError(
-            f"{what} has {_readable_size(size)}, more than the {_readable_size(max_bytes)} allowed",
-            code="E404",
-            next="store it elsewhere and return a reference to it",
-        )
 
 
 def _readable_size(size: int) -> str:

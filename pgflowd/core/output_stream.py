@@ -250,8 +250,8 @@ class LineBudget:
         return min(self.lines, self._room())
 
 
-class LinePace:
-    """Lets so many lines pass at once, and so many a second. Pure: the time is an argument."""
+class Pace:
+    """Lets so many lines or values pass at once, and so many a second. Pure: the time is given."""
 
     def __init__(self, at_once: int, per_s: float) -> None:
         self._most, self._per_s = at_once, per_s

@@ -143,18 +143,3 @@ def _moment(text: Any) -> datetime | None:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-class Pace:
-    """Which values a task sends at once; the last of the others goes with its result."""
-
-    def __init__(self) -> None:
-        self._left, self._at = float(BURST), 0.0
-
-    def may_send(self, now: float) -> bool:
-        self._left = min(BURST, self._left + (now - self._at) * BURST)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

@@ -12,7 +12,8 @@ from support.engine import SECOND, Play
 from pgflowd import TooLarge
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.json import encode
-from pgflowd.core.progress import BURST, Pace, Progress, is_sound, progress_of
+from pgflowd.core.output_stream import Pace
+from pgflowd.core.progress import BURST, Progress, is_sound, progress_of
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.task import PAUSE_S
 from pgflowd.errors import OutputError
@@ -91,10 +92,10 @@ def test_nothing_passes_that_a_runner_would_not_send(body):
 
 
 def test_a_burst_is_sent_at_once_and_a_flood_is_thinned_out():
-    pace = Pace()
+    pace = Pace(BURST, BURST)
 
-    assert sum(pace.may_send(100.0) for _ in range(1000)) == BURST
-    assert sum(pace.may_send(100.0 + n / 1000) for n in range(1000)) in (BURST - 1, BURST)
+    assert sum(pace.may_pass(100.0) for _ in range(1000)) == BURST
+    assert sum(pace.may_pass(100.0 + n / 1000) for n in range(1000)) in (BURST - 1, BURST)
 
 
 def told(token: int, number: int) -> events.ProgressTold:

@@ -37,11 +37,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *schedule_problems(flow.slug, flow.options, flow.place),
         *start_problems(flow.options, f"flow {flow.slug}", flow.place),
         *_cycle_problems(flow),
-        *(
-            problem
-            for step in flow.steps
-            for problem in _step_problems(step, flow, slugs, skippable)
-        ),
+        *(each for step in flow.steps for each in _step_problems(step, flow, slugs, skippable)),
         *_repeated_steps(flow),
         *undo_problems(flow),
         *type_problems(flow),
@@ -58,40 +54,11 @@ def _step_problems(
         yield Problem("E203", text, step.place, f"rename the step, or write slug='{step.slug}'")
     yield from _parameter_problems(step, flow.slug, slugs)
     yield from _dep_problems(step, flow.slug, slugs)
-    if not step.is_map:
-        yield from _default_problems(step, skippable)
-    yield from _step_option_problems(step)
-    yield from _condition_problems(step)
-
-
-def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:
-    """Everything that is wrong with the slug of a flow or a step."""
-    kind = "flow" if of_flow else "step"
-    longest = MAX_FLOW_CHARS if of_flow else MAX_STEP_CHARS
-    if not _LEGAL.fullmatch(slug):
-        rule = "a slug has letters, digits and '_' only, and does not begin with a digit"
-        text = f"{kind} slug {slug!r} is illegal: {rule}"
-        yield Problem("E203", text, place, _legal_slug(slug, kind))
-        return
-    if slug == RUN:
-        yield Problem("E203", f"{kind} slug '{slug}' is reserved", place, "choose another")
-    if len(slug) > longest:
-        text = f"{kind} slug {slug} has {len(slug)} characters; at most {longest} are allowed"
-        yield Problem("E208", text, place)
-    if not _LEGAL_FROM_0_17.fullmatch(slug):
-        rule = "it should begin with a letter, not end with '_', and have no '__'"
-        yield Problem("W221", f"pgflow 0.17 and later refuse {kind} slug {slug}", place, rule)
-
-
-def _legal_slug(slug: str, kind: str) -> str:
-    """Suggest a legal slug like this one, if there is one."""
-    legal = _NOT_LEGAL.sub("_", slug).strip("_")
-    if not _LEGAL.fullmatch(legal) or not slug.isascii() or "<" in slug:
-        legal = f"my_{kind}"
-    return f"give it one, such as '{legal}'" if kind == "flow" else f"write slug='{legal}'"
-
-
-def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
+    for parameter in step.parameters if not step.is_map else ():
+        if parameter.name in skippable and not parameter.has_default:
+            text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
+            remedy = f"a skip would fail this step: write {parameter.name}=None"
+            yield Problem("W220", text, step.place, remedy)
     owner, other = (Owner.MAP, Owner.STEP) if step.is_map else (Owner.STEP, Owner.MAP)
     misplaced = option_names(other) - option_names(owner)
     options = {name: v for name, v in step.options.items() if name not in misplaced}
@@ -103,6 +70,28 @@ def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
         else:
             text = f"step {step.slug}: over is for maps"
             yield Problem("E209", text, step.place, "write @flow.map(over=…)")
+    yield from _condition_problems(step)
+
+
+def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:
+    """Everything that is wrong with the slug of a flow or a step."""
+    kind, longest = ("flow", MAX_FLOW_CHARS) if of_flow else ("step", MAX_STEP_CHARS)
+    if not _LEGAL.fullmatch(slug):
+        rule = "a slug has letters, digits and '_' only, and does not begin with a digit"
+        legal = _NOT_LEGAL.sub("_", slug).strip("_")
+        if not _LEGAL.fullmatch(legal) or not slug.isascii() or "<" in slug:
+            legal = f"my_{kind}"
+        remedy = f"give it one, such as '{legal}'" if of_flow else f"write slug='{legal}'"
+        yield Problem("E203", f"{kind} slug {slug!r} is illegal: {rule}", place, remedy)
+        return
+    if slug == RUN:
+        yield Problem("E203", f"{kind} slug '{slug}' is reserved", place, "choose another")
+    if len(slug) > longest:
+        text = f"{kind} slug {slug} has {len(slug)} characters; at most {longest} are allowed"
+        yield Problem("E208", text, place)
+    if not _LEGAL_FROM_0_17.fullmatch(slug):
+        rule = "it should begin with a letter, not end with '_', and have no '__'"
+        yield Problem("W221", f"pgflow 0.17 and later refuse {kind} slug {slug}", place, rule)
 
 
 def _condition_problems(step: StepSpec) -> Iterator[Problem]:
@@ -174,14 +163,6 @@ def _dep_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[P
         listed = f"{len(known)} deps ({', '.join(known)})"
         text = f"map step {step.slug} has {listed}; a map has at most one"
         yield Problem("E204", text, step.place)
-
-
-def _default_problems(step: StepSpec, skippable: set[str]) -> Iterator[Problem]:
-    for parameter in step.parameters:
-        if parameter.name in skippable and not parameter.has_default:
-            text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
-            remedy = f"a skip would fail this step: write {parameter.name}=None"
-            yield Problem("W220", text, step.place, remedy)
 
 
 def _cycle_problems(flow: FlowSpec) -> Iterator[Problem]:

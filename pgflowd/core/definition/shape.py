@@ -24,8 +24,6 @@ from pgflowd.core.definition.options import (
     OF_RUNS,
     OPTIONS,
     PATTERNS,
-    Option,
-    OptionKind,
     limit_json,
 )
 from pgflowd.core.definition.schedule import schedules_json, start_options_json
@@ -71,17 +69,12 @@ def _step_shape(step: StepSpec, undo: Mapping[str, Any]) -> Shape:
 
 def _following(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a step that the database takes from each definition."""
-    return {
-        option.json_name: _following_json(option, options[option.name])
-        for option in FOLLOWING
-        if option.name in options
-    }
-
-
-def _following_json(option: Option, value: Any) -> Any:
-    if option.kind is OptionKind.NEEDS:
-        return list(sorted_needs(value))
-    return limit_json(value) if option.kind is OptionKind.LIMIT else value
+    found = {each.json_name: options[each.name] for each in FOLLOWING if each.name in options}
+    if "needs" in found:
+        found["needs"] = list(sorted_needs(found["needs"]))
+    if "limit" in found:
+        found["limit"] = limit_json(found["limit"])
+    return found
 
 
 def _numbers(options: Mapping[str, Any]) -> dict[str, int]:
@@ -218,12 +211,6 @@ def contains(document: Any, pattern: Any) -> bool:
         return isinstance(document, list) and all(
             any(contains(element, wanted) for element in document) for wanted in pattern
         )
-    return _same_scalar(document, pattern)
-
-
-def _same_scalar(one: Any, other: Any) -> bool:
-    if isinstance(one, dict | list):
-        return False
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
+    if isinstance(document, bool) or isinstance(pattern, bool):
+        return document is pattern
+    return not isinstance(document, dict | list) and bool(document == pattern)

@@ -8,24 +8,16 @@ decoded, since each run would fail there; of a note it is a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from pgflowd.core.definition.spec import ITEM, RUN, FlowSpec, StepSpec
+from pgflowd.core.definition.spec import ITEM, RUN, FlowSpec, StepSpec, UndoSpec
 from pgflowd.core.json import as_stored
 from pgflowd.core.typed.annotations import contents, type_name
 from pgflowd.core.typed.codec import OUTPUT, Codec, codec_of, faults_of, step_codec
 from pgflowd.core.typed.comparison import misfit
 from pgflowd.errors import OutputError, Problem
-
-
-class _Handler(NamedTuple):
-    """A handler of a flow, however it came into it."""
-
-    name: str
-    place: str
-    annotations: Mapping[str, Any]
 
 
 def with_codecs(flow: FlowSpec) -> FlowSpec:
@@ -45,45 +37,31 @@ def with_codecs(flow: FlowSpec) -> FlowSpec:
 
 def type_problems(flow: FlowSpec) -> Iterator[Problem]:
     """What is wrong with the annotations of a flow, each by itself, and from step to step."""
-    for handler in _handlers(flow):
-        for name, fault in faults_of(handler.annotations) if flow.decodes else ():
+    handlers: list[tuple[str, StepSpec | UndoSpec]] = [
+        *((f"step {step.slug}", step) for step in flow.steps),
+        *((f"undo of {undo.step}", undo) for undo in flow.undos),
+        *((f"retired step {step.slug}", step) for _, step in flow.retired),
+    ]
+    for handler, spec in handlers if flow.decodes else ():
+        for name, fault in faults_of(spec.annotations):
             what = "its output" if name == OUTPUT else f"parameter '{name}'"
-            text = f"{handler.name}: {what} cannot be decoded: {fault.text}"
-            yield Problem("E216", text, handler.place, fault.remedy)
-    yield from _misfits(flow)
-
-
-def _handlers(flow: FlowSpec) -> Iterator[_Handler]:
-    for step in flow.steps:
-        yield _Handler(f"step {step.slug}", step.place, step.annotations)
-    for undo in flow.undos:
-        yield _Handler(f"undo of {undo.step}", undo.place, undo.annotations)
-    for _, step in flow.retired:
-        yield _Handler(f"retired step {step.slug}", step.place, step.annotations)
-
-
-def _misfits(flow: FlowSpec) -> Iterator[Problem]:
-    """Where the output of a step does not fit the parameter of another step or of an undo."""
+            text = f"{handler}: {what} cannot be decoded: {fault.text}"
+            yield Problem("E216", text, spec.place, fault.remedy)
     steps = {step.slug: step for step in flow.steps}
     for step in flow.steps:
-        handler = _Handler(f"step {step.slug}", step.place, step.annotations)
         for name, annotation in step.annotations.items():
             if name in steps and name in step.deps:
-                yield from _misfit(flow, handler, name, annotation, _output(steps[name]), name)
+                yield from _misfit(flow, step, name, annotation, _output(steps[name]), name)
         if step.is_map and len(step.over) == 1 and step.over[0] in steps:
-            yield from _misfit_of_item(flow, handler, steps[step.over[0]])
+            item = step.annotations.get(ITEM, Any)  # without one, any list will do
+            items: Any = list[item]  # type: ignore[valid-type]
+            output = _output(steps[step.over[0]])
+            yield from _misfit(flow, step, ITEM, items, output, step.over[0])
     for undo in flow.undos:
-        undone = steps.get(undo.step)
-        handler = _Handler(f"undo of {undo.step}", undo.place, undo.annotations)
-        if undone is not None and undo.step in undo.annotations:
-            taken, given = undo.annotations[undo.step], undone.annotations.get(OUTPUT)
-            yield from _misfit(flow, handler, undo.step, taken, given, undo.step)
-
-
-def _misfit_of_item(flow: FlowSpec, handler: _Handler, over: StepSpec) -> Iterator[Problem]:
-    item = handler.annotations.get(ITEM, Any)  # without one, any list will do
-    taken = list[item]  # type: ignore[valid-type]
-    yield from _misfit(flow, handler, ITEM, taken, _output(over), over.slug)
+        if undo.step in steps and undo.step in undo.annotations:
+            given = steps[undo.step].annotations.get(OUTPUT)
+            taken = undo.annotations[undo.step]
+            yield from _misfit(flow, undo, undo.step, taken, given, undo.step)
 
 
 def _output(step: StepSpec) -> Any:
@@ -94,19 +72,19 @@ def _output(step: StepSpec) -> Any:
 
 
 def _misfit(
-    flow: FlowSpec, handler: _Handler, name: str, taken: Any, given: Any, producer: str
+    flow: FlowSpec, spec: StepSpec | UndoSpec, name: str, taken: Any, given: Any, producer: str
 ) -> Iterator[Problem]:
+    """Where the output of a step does not fit the parameter of another step or of an undo."""
     why = None if given is None else misfit(taken, given)
     if why is None:
         return
     is_decoded = flow.decodes and contents(taken).has_shape
-    if name == ITEM:
-        taken = handler.annotations.get(ITEM)
-    is_silent = name == ITEM and ITEM not in handler.annotations
-    wants = "it maps over a list" if is_silent else f"parameter '{name}' is {type_name(taken)}"
-    text = f"{handler.name}: {wants}, but step {producer} returns {type_name(given)}"
-    text += f": {why}"
-    yield Problem("E217" if is_decoded else "W217", text, handler.place)
+    wants = f"parameter '{name}' is {type_name(spec.annotations.get(name))}"
+    if name == ITEM and ITEM not in spec.annotations:
+        wants = "it maps over a list"
+    handler = f"step {spec.slug}" if isinstance(spec, StepSpec) else f"undo of {spec.step}"
+    text = f"{handler}: {wants}, but step {producer} returns {type_name(given)}: {why}"
+    yield Problem("E217" if is_decoded else "W217", text, spec.place)
 
 
 Schema = dict[str, Any]

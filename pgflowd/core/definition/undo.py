@@ -45,18 +45,18 @@ def undo_flow_of(flow: FlowSpec) -> FlowSpec:
     """The undo flow of a checked flow with undos, its steps in topological order."""
     undos = {undo.step: undo for undo in flow.undos}
     after = nearest_undoable({step.slug: step.deps for step in flow.steps}, undos)
-    made = {
-        each.slug: each
-        for step in flow.steps
-        if (undo := undos.get(step.slug))
-        for each in _steps_of(step, undo, [f"{PREFIX}{slug}" for slug in after[step.slug]])
-    }
-    older = {
-        each.slug: each
-        for undo in flow.undos
-        for each in (_list_step(undo, ()), _undo_step(undo, is_map=False, after=()))
-        if each.slug not in made
-    }
+    made, older = {}, {}
+    for step in flow.steps:
+        if undo := undos.get(step.slug):
+            later = tuple(f"{PREFIX}{slug}" for slug in after[step.slug])
+            if step.is_map:
+                made[f"{LIST_PREFIX}{step.slug}"] = _list_step(undo, later)
+                later = ()
+            made[f"{PREFIX}{step.slug}"] = _undo_step(undo, is_map=step.is_map, after=later)
+    for undo in flow.undos:
+        for each in (_list_step(undo, ()), _undo_step(undo, is_map=False, after=())):
+            if each.slug not in made:
+                older[each.slug] = each
     made = made or {slug: step for slug, step in older.items() if step.undoes}
     order = in_order({slug: step.deps for slug, step in made.items()})
     defaults = {option.name for option in NUMBERS}
@@ -91,25 +91,23 @@ def nearest_undoable(
     return found
 
 
-def _steps_of(step: StepSpec, undo: UndoSpec, after: Sequence[str]) -> Iterator[StepSpec]:
-    """The steps that undo this one, after those."""
-    if step.is_map:
-        yield _list_step(undo, after)
-    yield _undo_step(undo, is_map=step.is_map, after=() if step.is_map else after)
+def _list_step(undo: UndoSpec, after: tuple[str, ...]) -> StepSpec:
+    def list_indexes(run: dict[str, Any]) -> list[int]:
+        """Return which elements of a map are to be undone."""
+        indexes: list[int] = run["plan"].get(undo.step, [])
+        return indexes
 
-
-def _list_step(undo: UndoSpec, after: Sequence[str]) -> StepSpec:
     return StepSpec(
         slug=f"{LIST_PREFIX}{undo.step}",
         place=undo.place,
-        handler=_list_handler(undo.step),
+        handler=list_indexes,
         parameters=(Parameter(RUN),),
-        after=tuple(after),
+        after=after,
         options=_LIST_OPTIONS,
     )
 
 
-def _undo_step(undo: UndoSpec, *, is_map: bool, after: Sequence[str]) -> StepSpec:
+def _undo_step(undo: UndoSpec, *, is_map: bool, after: tuple[str, ...]) -> StepSpec:
     assert undo.handler is not None
     options = {name: value for name, value in undo.options.items() if name != "on"}
     return StepSpec(
@@ -119,7 +117,7 @@ def _undo_step(undo: UndoSpec, *, is_map: bool, after: Sequence[str]) -> StepSpe
         parameters=undo.parameters,
         is_map=is_map,
         over=(f"{LIST_PREFIX}{undo.step}",) if is_map else (),
-        after=tuple(after),
+        after=after,
         options={**options, "settle": True, "on_crash_limit": "quarantine"},
         annotations=undo.annotations,
         codec=undo.codec,
@@ -127,19 +125,13 @@ def _undo_step(undo: UndoSpec, *, is_map: bool, after: Sequence[str]) -> StepSpe
     )
 
 
-def _list_handler(slug: str) -> Any:
-    def list_indexes(run: dict[str, Any]) -> list[int]:
-        """Return which elements of a map are to be undone."""
-        indexes: list[int] = run["plan"].get(slug, [])
-        return indexes
-
-    return list_indexes
-
-
 def undo_problems(flow: FlowSpec) -> Iterator[Problem]:
     """What is wrong with the undos of a flow, and with the flow since it has undos."""
-    yield from _problems_of_runs(flow)
     if not flow.undos:
+        for option in OF_RUNS:
+            if option.name in flow.options:
+                text = f"flow {flow.slug}: {option.name} has no effect, since no step has an undo"
+                yield Problem("E225", text, flow.place, "add @flow.undo(…), or leave it out")
         return
     if len(flow.slug) > MAX_FLOW_CHARS:
         text = f"flow slug {flow.slug} has {len(flow.slug)} characters"
@@ -165,13 +157,6 @@ def undo_problems(flow: FlowSpec) -> Iterator[Problem]:
             yield from _problems_of(undo, steps[undo.step])
 
 
-def _problems_of_runs(flow: FlowSpec) -> Iterator[Problem]:
-    for option in OF_RUNS:
-        if option.name in flow.options and not flow.undos:
-            text = f"flow {flow.slug}: {option.name} has no effect, since no step has an undo"
-            yield Problem("E225", text, flow.place, "add @flow.undo(…), or leave it out")
-
-
 def _problems_of(undo: UndoSpec, step: StepSpec) -> Iterator[Problem]:
     name = f"undo of {step.slug}"
     if undo.handler is None:
@@ -187,10 +172,6 @@ def _problems_of(undo: UndoSpec, step: StepSpec) -> Iterator[Problem]:
         text = f"{name}: its limit has a key, which would be sought in the input of the undo's run"
         yield Problem("E226", text, undo.place, "leave the key out; steps of one name= share it")
     yield from option_problems(options, Owner.UNDO, name, undo.place)
-    yield from _parameter_problems(undo, step, name)
-
-
-def _parameter_problems(undo: UndoSpec, step: StepSpec, name: str) -> Iterator[Problem]:
     allowed = {step.slug, RUN, CTX} | ({ITEM} if step.is_map else set())
     may_lack_output = undo.options["on"] == "attempted"
     for parameter in undo.parameters:

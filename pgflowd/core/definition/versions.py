@@ -85,7 +85,10 @@ def unserved_steps(
         slug = step["slug"]
         deps, is_map = set(step.get("dependencies") or []), step.get("stepType") == "map"
         known = {ITEM, CTX} if is_map else {RUN, CTX, INPUT, *deps}
-        retire = f"write {_decorator(step, version)} over a handler for it"
+        decorator = f"retired(since={version + 1})"
+        if step.get("options", {}).get("settle"):
+            decorator = f"undo('{slug.removeprefix(PREFIX)}')"
+        retire = f"write @….{decorator} over a handler for it"
         handler = chosen.get(slug)
         if handler is None:
             found.append(UnservedStep(slug, "has no handler any more", retire))
@@ -96,13 +99,6 @@ def unserved_steps(
                 remedy = f"give it a default, such as {name}=None, or {retire}"
                 found.append(UnservedStep(slug, why, remedy))
     return found
-
-
-def _decorator(step: Mapping[str, Any], version: int) -> str:
-    """What keeps a handler for this step of an older version."""
-    if step.get("options", {}).get("settle"):
-        return f"@….undo('{step['slug'].removeprefix(PREFIX)}')"
-    return f"@….retired(since={version + 1})"
 
 
 def steps_of_version(flow: FlowSpec, shape: Shape, version: int) -> dict[str, StepSpec]:

@@ -65,16 +65,13 @@ def _facts(status: Mapping[str, Any]) -> dict[str, Any]:
         "parked_workers": states.count(ChildState.PARKED),
         "asleep_workers": states.count(ChildState.ASLEEP),
         "due_late_seconds": status.get("sweeper", {}).get("due_late_s"),
-        "quarantined": {flow["slug"]: _quarantined(flow) for flow in status["flows"]},
+        "quarantined": {  # they are among those that wait
+            flow["slug"]: None if flow.get("waits") is None else flow["waits"].get("quarantined", 0)
+            for flow in status["flows"]
+        },
         "build": {(str(status["version"]), str(status["name"])): 1},
     }
     return {key: value for key, value in facts.items() if value is not None}
-
-
-def _quarantined(flow: Mapping[str, Any]) -> int | None:
-    """The quarantined tasks of a flow, which are among those that wait."""
-    waits = flow.get("waits")
-    return None if waits is None else waits.get("quarantined", 0)
 
 
 def _numbers(

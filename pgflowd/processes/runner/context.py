@@ -22,7 +22,8 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import dumps, encode, loads
-from pgflowd.core.progress import Pace, progress_of
+from pgflowd.core.output_stream import Pace
+from pgflowd.core.progress import BURST, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.traces import CallerTrace, TaskTrace
@@ -237,7 +238,7 @@ class RunnerContext(StartingContext):
     ) -> None:
         self._refuse_copy()
         self._untold = encode(progress_of(done, total, text, detail)).encode()
-        if self._pace.may_send(time.monotonic()):
+        if self._pace.may_pass(time.monotonic()):
             self.tell_progress()
 
     def tell_progress(self) -> None:
@@ -248,7 +249,7 @@ class RunnerContext(StartingContext):
 
     @cached_property
     def _pace(self) -> Pace:
-        return Pace()
+        return Pace(BURST, BURST)
 
     # checkpoints and waits
 

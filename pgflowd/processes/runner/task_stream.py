@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from pgflowd.core.output_stream import LINE_EXTRA, MAX_TAIL_BYTES, LineBudget, LinePace
+from pgflowd.core.output_stream import LINE_EXTRA, MAX_TAIL_BYTES, LineBudget, Pace
 from pgflowd.host.open_telemetry import current_span
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
@@ -113,7 +113,7 @@ class LogForwarder(logging.Handler):
 
     def begin_task(self) -> None:
         """A new task begins, which has its runner for itself."""
-        self.budget, self._late_pace = LineBudget(), LinePace(LATE_LINES, LATE_LINES)
+        self.budget, self._late_pace = LineBudget(), Pace(LATE_LINES, LATE_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
         level = next((name for least, name in _LEVELS if record.levelno >= least), "debug")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pgflowd.core.logrecord import LogRecord
-from pgflowd.core.output_stream import FollowedRuns, LinePace
+from pgflowd.core.output_stream import FollowedRuns, Pace
 from pgflowd.core.worker import events
 from pgflowd.host.logs import Log
 
@@ -36,7 +36,7 @@ class WaitingLines:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._pace = LinePace(AT_ONCE, PER_S)
+        self._pace = Pace(AT_ONCE, PER_S)
         self._waiting: deque[tuple[str, str, dict[str, Any]]] = deque()
         self._is_due = False
 
