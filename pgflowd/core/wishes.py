@@ -128,20 +128,28 @@ def checked(
     unknown = set(wishes) - Wishes.__annotations__.keys()
     if unknown:
         raise TypeError(f"a start has no option {', '.join(sorted(unknown))}")
+    get = wishes.get
+    actor, on_conflict, after_keys = get("actor"), get("on_conflict"), get("after_keys")
+    if actor is not None and not (isinstance(actor, str) and is_storable(actor)):
+        raise _bad_wish(f"an actor is a text, not {repr(actor)[:60]}")
+    if on_conflict is not None and on_conflict not in CONFLICTS:
+        words = ", ".join(CONFLICTS)
+        raise _bad_wish(f"on_conflict is one of {words}, not {repr(on_conflict)[:60]}")
+    if on_conflict is not None and get("singleton") is None:
+        raise _bad_wish("on_conflict needs a key that one run at a time has: give `singleton` too")
+    keys = map(_checked_key, _listed(after_keys, "keys of runs to wait for are a list"))
     found = CheckedWishes(
-        begins_at(wishes.get("at"), wishes.get("delay")),
-        expires_at(wishes.get("expires")),
-        labels_json(wishes.get("labels")),
+        begins_at(get("at"), get("delay")),
+        expires_at(get("expires")),
+        labels_json(get("labels")),
         _checked_key(key),
-        _checked_singleton(wishes.get("singleton")),
-        _checked_conflict(wishes.get("singleton"), wishes.get("on_conflict")),
-        _checked_actor(wishes.get("actor")),
-        _checked_after(wishes.get("after")),
-        _checked_after_mode(
-            wishes.get("after") or wishes.get("after_keys"), wishes.get("after_mode")
-        ),
+        _checked_singleton(get("singleton")),
+        on_conflict or "wait",
+        actor,
+        _checked_after(get("after")),
+        _checked_after_mode(get("after") or after_keys, get("after_mode")),
         trace,
-        _checked_keys(wishes.get("after_keys")),
+        tuple(key for key in keys if key is not None),
     )
     return None if found == CheckedWishes() else found
 
@@ -197,39 +205,14 @@ def _checked_key(key: Any) -> str | None:
     return key
 
 
-def _checked_conflict(singleton: object, on_conflict: object) -> str:
-    if on_conflict is None:
-        return "wait"
-    if on_conflict not in CONFLICTS:
-        words = ", ".join(CONFLICTS)
-        raise _bad_wish(f"on_conflict is one of {words}, not {repr(on_conflict)[:60]}")
-    if singleton is None:
-        raise _bad_wish("on_conflict needs a key that one run at a time has: give `singleton` too")
-    return str(on_conflict)
-
-
-def _checked_actor(actor: object) -> str | None:
-    if actor is None:
-        return None
-    if not isinstance(actor, str) or not is_storable(actor):
-        raise _bad_wish(f"an actor is a text, not {repr(actor)[:60]}")
-    return actor
-
-
 def _checked_after(after: object) -> tuple[UUID, ...]:
-    if after is None:
-        return ()
-    if isinstance(after, str | bytes) or not isinstance(after, Sequence):
-        raise _bad_wish(f"the runs to wait for are a list of ids, not {repr(after)[:60]}")
-    return tuple(map(run_id_of, after))
+    return tuple(map(run_id_of, _listed(after, "runs to wait for are a list of ids")))
 
 
-def _checked_keys(keys: object) -> tuple[str, ...]:
-    if keys is None:
-        return ()
-    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
-        raise _bad_wish(f"the keys of runs to wait for are a list, not {repr(keys)[:60]}")
-    return tuple(key for each in keys if (key := _checked_key(each)) is not None)
+def _listed(given: Any, rule: str) -> Sequence[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence | None):
+        raise _bad_wish(f"the {rule}, not {repr(given)[:60]}")
+    return given or ()
 
 
 def _checked_after_mode(after: object, mode: object) -> str:

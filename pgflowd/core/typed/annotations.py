@@ -37,6 +37,7 @@ MAPPINGS: tuple[Any, ...] = (dict, collections.abc.Mapping, collections.abc.Muta
 AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 WRAPPERS = {"ClassVar", "Final", "InitVar", "NotRequired", "ReadOnly", "Required"}
 
+_CONSTRAINTS = ("pydantic", "pydantic_core", "annotated_types", "msgspec")
 _MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])|<locals>\.")
 
 
@@ -102,7 +103,11 @@ def _walk(annotation: Any, place: str, found: Contents, above: list[Any]) -> Non
         return
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        _walk_metadata(arguments[1:], place, found)
+        for module in [_module(type(each)) for each in arguments[1:]]:
+            if module in _CONSTRAINTS:
+                of_library = found.of_msgspec if module == "msgspec" else found.of_pydantic
+                of_library.append(f"the constraint of {place}")
+                found.has_shape = True
         _walk(arguments[0], place, found, above)
     elif origin is Literal:
         found.has_shape = True
@@ -122,36 +127,18 @@ def _walk(annotation: Any, place: str, found: Contents, above: list[Any]) -> Non
         found.unknown.append(f"{place} is {type_name(annotation)}")
 
 
-def _walk_metadata(metadata: tuple[Any, ...], place: str, found: Contents) -> None:
-    for each in metadata:
-        module = _module(type(each))
-        if module in ("pydantic", "pydantic_core", "annotated_types"):
-            found.of_pydantic.append(f"the constraint of {place}")
-            found.has_shape = True
-        elif module == "msgspec":
-            found.of_msgspec.append(f"the constraint of {place}")
-            found.has_shape = True
-
-
 def _walk_class(cls: type, place: str, found: Contents, above: list[Any]) -> None:
     if cls in SCALARS or issubclass(cls, Enum | pathlib.PurePath):
         found.has_shape = True
-    elif is_pydantic(cls):
-        found.has_shape = True
+        return
+    if is_pydantic(cls):
         found.of_pydantic.append(cls.__name__)
-        _walk_fields(cls, found, above)
     elif is_struct(cls) or _module(cls) == "msgspec":
-        found.has_shape = True
         found.of_msgspec.append(cls.__name__)
-        _walk_fields(cls, found, above)
-    elif has_fields(cls):
-        found.has_shape = True
-        _walk_fields(cls, found, above)
-    else:
+    elif not has_fields(cls):
         found.unknown.append(f"{place} is {type_name(cls)}")
-
-
-def _walk_fields(cls: type, found: Contents, above: list[Any]) -> None:
+        return
+    found.has_shape = True
     for name, annotation in hints_of(cls).items():
         _walk(annotation, f"{cls.__name__}.{name}", found, above)
 

@@ -67,17 +67,15 @@ def codec_of(annotation: Any) -> Codec:
         return _made(annotation)
 
 
-@lru_cache(maxsize=1000)
-def _cached(annotation: Any) -> Codec:
-    return _made(annotation)
-
-
 def _made(annotation: Any) -> Codec:
     found = contents(annotation)
     if found.of_pydantic and found.of_msgspec:
         mixed = f"{found.of_msgspec[0]} is of msgspec, and {found.of_pydantic[0]} of pydantic"
         raise Undecodable(mixed, "let one library have all of it")
     return PydanticCodec(annotation) if found.of_pydantic else MsgspecCodec(annotation, found)
+
+
+_cached = lru_cache(maxsize=1000)(_made)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ of which it is not sure. It needs no library, so a machine that only starts runs
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -30,19 +32,18 @@ _FORMATS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "date-time": datetime.fromisoformat,
 }
-_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "minimum": (lambda value, bound: value >= bound, "at least"),
-    "maximum": (lambda value, bound: value <= bound, "at most"),
-    "exclusiveMinimum": (lambda value, bound: value > bound, "more than"),
-    "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
+_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
+    "minimum": ("number", operator.ge, "at least {}"),
+    "maximum": ("number", operator.le, "at most {}"),
+    "exclusiveMinimum": ("number", operator.gt, "more than {}"),
+    "exclusiveMaximum": ("number", operator.lt, "less than {}"),
+    "minLength": ("string", operator.ge, "at least {} characters"),
+    "maxLength": ("string", operator.le, "at most {} characters"),
+    "minItems": ("array", operator.ge, "at least {} elements"),
+    "maxItems": ("array", operator.le, "at most {} elements"),
 }
-_LENGTHS = (("minLength", str), ("maxLength", str), ("minItems", list), ("maxItems", list))
 
 _MAX_DEPTH = 8  # a schema may name itself
-_PLAIN: Mapping[str, Any] = {
-    "string": "", "integer": 0, "number": 0, "boolean": False, "null": None, "array": [],
-    "object": {},
-}  # fmt: skip
 _EXAMPLES = {
     "date": "2000-01-01",
     "date-time": "2000-01-01T00:00:00Z",
@@ -69,7 +70,9 @@ def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterato
         yield f"{place}: expected {expected}, got {_kind(value)} {shown(value, key)}"
         return
     options = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if options is not None and not any(_is_same(value, each) for each in options):
+    is_flag = isinstance(value, bool)
+    same = [value == each and is_flag == isinstance(each, bool) for each in options or ()]
+    if options is not None and not any(same):
         yield f"{place}: expected {' or '.join(map(repr, options))}, got {shown(value, key)}"
     for text in _limits(schema, value):
         yield f"{place}: expected {text}, got {shown(value, key)}"
@@ -119,36 +122,20 @@ def _of_object(
 
 def _limits(schema: Mapping[str, Any], value: Any) -> Iterator[str]:
     """What the schema asks of a scalar or a length beyond its type, where the value differs."""
-    for name, (is_within, words) in _BOUNDS.items():
-        if name in schema and _is_number(value) and not is_within(value, schema[name]):
-            yield f"{words} {schema[name]}"
-    for name, kind in _LENGTHS:
-        if name in schema and isinstance(value, kind):
-            size, bound = len(value), schema[name]
-            if size < bound if name.startswith("min") else size > bound:
-                unit = "characters" if kind is str else "elements"
-                yield f"{'at least' if name.startswith('min') else 'at most'} {bound} {unit}"
+    for name, (kind, is_within, words) in _LIMITS.items():
+        if name in schema and _KINDS[kind](value):
+            number = value if kind == "number" else len(value)
+            if not is_within(number, schema[name]):
+                yield words.format(schema[name])
     if isinstance(value, str):
-        pattern, form = schema.get("pattern"), schema.get("format", "")
-        if pattern is not None and not _matches(pattern, value):
-            yield f"what matches {pattern}"
-        if form in _FORMATS and not _is_read(_FORMATS[form], value):
+        with suppress(re.error):  # of another dialect
+            if schema.get("pattern") and not re.search(schema["pattern"], value):
+                yield f"what matches {schema['pattern']}"
+        form = schema.get("format", "")
+        try:
+            _FORMATS.get(form, str)(value)
+        except ValueError:
             yield f"a {form}"
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:  # of another dialect
-        return True
-
-
-def _is_read(read: Callable[[str], Any], value: str) -> bool:
-    try:
-        read(value)
-    except ValueError:
-        return False
-    return True
 
 
 def target_of(ref: Any, root: Any) -> Any:
@@ -163,10 +150,6 @@ def target_of(ref: Any, root: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_same(value: Any, option: Any) -> bool:
-    return value == option and isinstance(value, bool) == isinstance(option, bool)
 
 
 def _kind(value: Any) -> str:
@@ -203,15 +186,9 @@ def _example(schema: Any, whole: Any, depth: int) -> Any:
     if kind == "array":
         least = schema.get("minItems", 0)
         return [_example(schema.get("items"), whole, depth + 1)] * least
-    return _plain(kind, schema)
-
-
-def _plain(kind: Any, schema: Mapping[str, Any]) -> Any:
     if kind == "string":
         text = _EXAMPLES.get(schema.get("format", ""), "")
         return text.ljust(schema.get("minLength", 0), "x")
     if kind in ("integer", "number"):
-        if "minimum" in schema:
-            return schema["minimum"]
-        return schema["exclusiveMinimum"] + 1 if "exclusiveMinimum" in schema else 0
-    return _PLAIN.get(kind)
+        return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+    return False if kind == "boolean" else None
