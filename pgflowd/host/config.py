@@ -248,8 +248,10 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
             continue
         ref, readable, holder = Ref(each.raw), mode & 0o004, shown
         if ref.scheme == "file":
-            target = Path(each.base) / ref.target
-            of_target = _mode(target)  # anything else is E107, and chmod would not help
+            target, of_target = Path(each.base) / ref.target, 0
+            with suppress(OSError, ValueError):
+                of_target = target.stat().st_mode
+            # anything else is E107, and chmod would not help
             readable = stat.S_ISREG(of_target) and of_target & 0o004
             holder = one_line(str(target), 200)
         elif ref.scheme or not secrets_in(each.raw):
@@ -260,13 +262,6 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
             remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
             problems.append(Problem("W110", text, each.origin.place, remedy))
     return problems
-
-
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode
-    except (OSError, ValueError):
-        return 0
 
 
 MAX_SECRET_BYTES = 64 * 1024  # of a secret; an endless file ends here
@@ -292,7 +287,13 @@ def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
     if ref.scheme == "file":
         return _secret(Path(ref.target))
     if ref.scheme == "cred":
-        return _secret(_credential(ref.target, environ))
+        directory = environ.get("CREDENTIALS_DIRECTORY")
+        if not directory:
+            text = "there are no systemd credentials here ($CREDENTIALS_DIRECTORY)"
+            raise MissingReference(text)
+        if not ref.target or "/" in ref.target or ref.target in {".", ".."}:
+            raise MissingReference("this is not a valid name of a credential")
+        return _secret(Path(directory) / ref.target)
     return ref.written
 
 
@@ -324,15 +325,6 @@ def _url_mistake(url: str) -> str | None:
     except psycopg.ProgrammingError as error:
         return one_line(redact(str(error).strip(), secrets_in(url)), 200)
     return None
-
-
-def _credential(name: str, environ: Mapping[str, str]) -> Path:
-    directory = environ.get("CREDENTIALS_DIRECTORY")
-    if not directory:
-        raise MissingReference("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
-    if not name or "/" in name or name in {".", ".."}:
-        raise MissingReference("this is not a valid name of a credential")
-    return Path(directory) / name
 
 
 def _secret(path: Path) -> str:

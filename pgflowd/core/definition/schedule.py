@@ -93,13 +93,14 @@ def schedule_problems(slug: str, options: Mapping[str, Any], place: str) -> Iter
     if "timezone" in options and "cron" not in options:
         text = f"flow {slug}: timezone has no effect without cron"
         yield Problem("E224", text, place, "add cron=, or give the timezone to each Schedule")
-    names = Counter(each.name for each in schedules_of(options) if _is_hashable(each.name))
+    given = schedules_of(options)
+    names = Counter(each.name for each in given if isinstance(each.name, str | None))
     for name, count in names.items():
         if count > 1:
             full = Schedule("", name=name).full_name(slug)
             text = f"flow {slug}: {count} schedules have the name {full}"
             yield Problem("E224", text, place, "give each but one a name= of its own")
-    for schedule in schedules_of(options):
+    for schedule in given:
         label = f"flow {slug}, schedule {schedule.name or slug}"
         for fault, remedy in _faults(schedule):
             yield Problem("E224", f"{label}: {fault}", place, remedy)
@@ -107,29 +108,20 @@ def schedule_problems(slug: str, options: Mapping[str, Any], place: str) -> Iter
 
 def given_faults(name: str, schedule: Schedule) -> list[Problem]:
     """What is wrong with a schedule that an operator adds under this whole name."""
-    found = [
-        Problem("E224", f"schedule {name}: {text}", None, next) for text, next in _faults(schedule)
-    ]
+    faults = [(f"schedule {name}: {text}", next) for text, next in _faults(schedule)]
     if not _FULL_NAME.fullmatch(name):
-        found.append(
-            Problem(
-                "E224", f"a schedule cannot be named {name[:60]!r}", None, f"use {_FULL_NAME_RULE}"
-            )
-        )
-    return found
+        faults.append((f"a schedule cannot be named {name[:60]!r}", f"use {_FULL_NAME_RULE}"))
+    return [Problem("E224", text, None, next) for text, next in faults]
 
 
 def taken_problem(name: str, flow_slug: str, owner: str, origin: str) -> Problem:
     """The schedule of a flow's code cannot be written, since its name is taken."""
     whose = f"an operator has one of this name, for flow {owner}"
-    text = f"schedule {name} of flow {flow_slug} does not tick: {whose}"
     if origin == "code":
-        text = (
-            f"schedule {name} of flow {flow_slug} does not tick: flow {owner} has one of this name"
-        )
-    return Problem(
-        "E224", text, "database", "give it another name, or see `pgflowd schedules list`"
-    )
+        whose = f"flow {owner} has one of this name"
+    text = f"schedule {name} of flow {flow_slug} does not tick: {whose}"
+    remedy = "give it another name, or see `pgflowd schedules list`"
+    return Problem("E224", text, "database", remedy)
 
 
 def schedule_differences(
@@ -175,10 +167,6 @@ def _faults(schedule: Schedule) -> Iterator[tuple[str, str | None]]:
         encode(schedule.input, what="its input")
     except OutputError as error:
         yield error.text, error.next
-
-
-def _is_hashable(name: object) -> bool:
-    return name is None or isinstance(name, str)
 
 
 MAX_TITLE_CHARS = 120

@@ -9,7 +9,7 @@ Each class is a section of the file (config/pgflowd.toml) and each field a key
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -351,22 +351,6 @@ class WebSettings:
         return parse_address(self.listen)
 
 
-SECTIONS: Mapping[str, type] = MappingProxyType(
-    {
-        "pgflowd": DaemonSettings,
-        "database": DatabaseSettings,
-        "worker": WorkerSettings,
-        "supervisor": SupervisorSettings,
-        "recovery": RecoverySettings,
-        "logging": LoggingSettings,
-        "http": HttpSettings,
-        "telemetry": TelemetrySettings,
-        "check": CheckSettings,
-        "web": WebSettings,
-    }
-)
-
-
 @dataclass(frozen=True)
 class Overrides:
     """The keys of [flows.SLUG]; `worker` are fields of WorkerSettings."""
@@ -418,3 +402,9 @@ class Settings:
     def origin_of(self, *where: str) -> Origin:
         """Return the origin of a key, such as ("worker", "poll_min")."""
         return self.origins.get(where, Origin())
+
+
+# the classes of the sections of a file, by their names
+SECTIONS: Mapping[str, type] = MappingProxyType(
+    {each.name: type(each.default) for each in fields(Settings) if is_dataclass(each.default)}
+)
