@@ -12,8 +12,8 @@ import pytest
 
 from pgflowd import examples
 from pgflowd.core.settings.keys import keys_of
+from pgflowd.core.settings.load import rows, toml_key, toml_value, variables
 from pgflowd.core.settings.sections import SECTIONS, Settings
-from pgflowd.core.settings.show import rows, toml_key, toml_value, variables
 from pgflowd.host.config import load
 from pgflowd.resources import shipped
 

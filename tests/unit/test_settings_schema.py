@@ -14,8 +14,8 @@ from jsonschema.exceptions import ValidationError
 from support.config_mistakes import MISTAKES
 
 from pgflowd.core.settings.keys import keys_of
+from pgflowd.core.settings.load import json_schema, pyproject_schema
 from pgflowd.core.settings.sections import SECTIONS
-from pgflowd.core.settings.show import json_schema, pyproject_schema
 from pgflowd.resources import shipped
 
 SCHEMA = Draft7Validator(json_schema())

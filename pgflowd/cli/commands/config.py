@@ -14,7 +14,7 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-from pgflowd.core.settings.show import (
+from pgflowd.core.settings.load import (
     Row,
     Variable,
     json_schema,

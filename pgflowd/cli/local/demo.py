@@ -32,8 +32,8 @@ from pgflowd.cli.local.children import (
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.exit_codes import ExitCode
+from pgflowd.core.settings.load import toml_value
 from pgflowd.core.settings.rules import MAX_SOCKET_PATH_BYTES
-from pgflowd.core.settings.show import toml_value
 from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.core.text import duration
 from pgflowd.db import schema

@@ -18,7 +18,7 @@ import click
 
 from pgflowd.cli.app import App, CommandRefused, pass_app
 from pgflowd.cli.groups import Command
-from pgflowd.core.settings.show import json_schema
+from pgflowd.core.settings.load import json_schema
 from pgflowd.core.settings.values import NAME
 
 HERE = Path(__file__).parent / "templates"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pgflowd import examples
 from pgflowd.core.settings.keys import FlowList, Key, keys_of
+from pgflowd.core.settings.load import toml_value
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings
-from pgflowd.core.settings.show import toml_value
 from support.references.markdown import MADE, WIDTH, code, page, paragraph, prose, table
 
 _ABOUT = f"""\
