@@ -195,7 +195,9 @@ def user_calls(text: str | None) -> list[UserCall]:
     text = text or ""
     if _STACK in text:
         thread, _, task = text.partition(_AWAITED)
-        found = _calls(f"{_above_the_runner(_current(thread))}\n{task}")[::-1]
+        # the part about the thread that got the signal
+        current = thread.partition("Current thread")[2].partition("\n\n")[0]
+        found = _calls(f"{_above_the_runner(current or thread)}\n{task}")[::-1]
     else:
         found = _calls(_NEXT_EXCEPTION.split(text)[-1])
     own = [call for call in found if not _NOT_THEIRS.search(call.file)]
@@ -231,11 +233,6 @@ def _calls(text: str) -> list[UserCall]:
         UserCall(*match.group("file", "line", "name", "code")) for match in _CALL.finditer(text)
     )
     return list(dict.fromkeys(found))
-
-
-def _current(stack: str) -> str:
-    """The part of a stack about the thread that got the signal."""
-    return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
 
 
 # Defines how a failed use of the database is handled; `db.errors.failure_of` decides which applies.

@@ -98,24 +98,18 @@ def as_journal(record: LogRecord, identifier: str = "pgflowd") -> bytes:
         "PGFLOWD_EVENT": record.event,
     }
     for key, value in record.fields.items():
-        pairs[_journal_name(key)] = value if isinstance(value, str) else _shown(value)
-    return b"".join(_journal_field(name, value) for name, value in pairs.items())
+        safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in key.upper())
+        name = _JOURNAL.get(key, f"PGFLOWD_{safe}"[:64])
+        pairs[name] = value if isinstance(value, str) else _shown(value)
+    found = [(name.encode(), _bytes(value)) for name, value in pairs.items()]
+    sized = (name + b"\n" + len(data).to_bytes(8, "little") + data for name, data in found)
+    return b"".join(each + b"\n" for each in sized)
 
 
 def _message(record: LogRecord) -> str:
     """Return the event and the fields as one line, which `journalctl` shows."""
     pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
     return one_line(record.event + pairs)
-
-
-def _journal_name(key: str) -> str:
-    safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in key.upper())
-    return _JOURNAL.get(key, f"PGFLOWD_{safe}"[:64])
-
-
-def _journal_field(name: str, value: str) -> bytes:
-    data = _bytes(value)
-    return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
 
 
 def _shown(value: Any) -> str:
@@ -137,7 +131,8 @@ def text_without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
 
 def _redacted_value(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if isinstance(value, str):
-        if _is_harmless(value, secrets):
+        is_plain = len(value) <= 64 and not _SUSPICIOUS.intersection(value)  # such as a slug
+        if is_plain and not any(secret in value for secret in secrets):
             return value
         return redact(_shortened(value, MAX_VALUE_CHARS), secrets)
     if isinstance(value, Mapping):
@@ -152,13 +147,6 @@ def _redacted_value(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     return redact(str(value), secrets)
-
-
-def _is_harmless(text: str, secrets: list[str]) -> bool:
-    """Whether the text cannot hold a secret, because it is short and plain, such as a slug."""
-    if len(text) > 64 or _SUSPICIOUS.intersection(text):
-        return False
-    return not any(secret in text for secret in secrets)
 
 
 def _cut(record: LogRecord) -> LogRecord:

@@ -72,7 +72,11 @@ class Payloads:
     def _part(self, part: ValuePart) -> ValuePart:
         """A part of a value, which may lie below a key that is hidden, or have one."""
         if self.mode == "hidden":
-            return _hidden(part, f"{HIDDEN} {part.type}{_length(part)}")
+            length = ""  # the database tells no bytes of a part
+            if part.length is not None:
+                noun = "character" if part.type == "string" else "member"
+                length = f" of {counted(part.length, noun)}"
+            return _hidden(part, f"{HIDDEN} {part.type}{length}")
         if self.keys.intersection(key.lower() for key in part.path):
             return _hidden(part, HIDDEN)
         members = [self._member(member) for member in part.members]
@@ -86,10 +90,3 @@ class Payloads:
 
 def _hidden(part: ValuePart, text: str) -> ValuePart:
     return replace(part, type="string", value=text, members=(), length=None, is_whole=True)
-
-
-def _length(part: ValuePart) -> str:
-    """How large it is: the database tells no bytes of a part."""
-    if part.length is None:
-        return ""
-    return f" of {counted(part.length, 'character' if part.type == 'string' else 'member')}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from numbers import Integral, Real
@@ -99,13 +100,15 @@ class Progress:
         """Of a column; None if nothing was told, or by somebody else than a worker of ours."""
         if not isinstance(value, dict) or not _is_number(value.get("done")):
             return None
-        total, detail = value.get("total"), value.get("detail")
+        total, detail, at = value.get("total"), value.get("detail"), None
+        with suppress(ValueError, OverflowError):
+            at = datetime.fromisoformat(str(value.get("at"))).astimezone(UTC)
         return Progress(
             value["done"],
             total if _is_number(total) else None,
             str(value.get("text") or ""),
             detail if isinstance(detail, dict) else {},
-            _moment(value.get("at")),
+            at,
         )
 
     @property
@@ -136,10 +139,3 @@ def bar(share: float, full: str, empty: str) -> str:
 
 def _short(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:.6g}"
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -13,10 +13,11 @@ Pure but for the time zones, which are read anew each time, so that an update of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import count, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -52,7 +53,10 @@ def expression_fault(cron: object) -> str | None:
     if not isinstance(cron, str):
         return "must be a text, such as '0 3 * * *'"
     if cron.startswith(EVERY):
-        is_good = _is_period(cron)
+        seconds = 0.0
+        with suppress(ValueError, OverflowError):
+            seconds = _period(cron).total_seconds()
+        is_good = seconds % 1 == 0 and 1 <= seconds <= MAX_PERIOD_S
         return None if is_good else "must have whole seconds, up to 366 days, as in '@every 30s'"
     if cron.startswith("@"):
         return None if cron in NAMED else f"is not one of {', '.join(NAMED)}, @every 30s"
@@ -84,8 +88,9 @@ def zone_of(name: str) -> tzinfo:
 def ticks_after(cron: str, timezone: str, after: datetime) -> Iterator[datetime]:
     """All ticks after a moment, each once, in their order, in UTC."""
     if cron.startswith(EVERY):
-        yield from _multiples(_period(cron), after)
-        return
+        period = _period(cron)
+        first = (after - _EPOCH) // period + 1
+        yield from (_EPOCH + number * period for number in count(first))
     zone = zone_of(timezone)
     fields = NAMED.get(cron, cron)
     last = after
@@ -143,23 +148,8 @@ def _last_ticks(
     return found[-most:] if most else []
 
 
-def _is_period(cron: str) -> bool:
-    try:
-        seconds = _period(cron).total_seconds()
-    except (ValueError, OverflowError):
-        return False
-    return seconds % 1 == 0 and 1 <= seconds <= MAX_PERIOD_S
-
-
 def _period(cron: str) -> timedelta:
     return timedelta(seconds=parse_duration(cron.removeprefix(EVERY).strip()))
-
-
-def _multiples(period: timedelta, after: datetime) -> Iterator[datetime]:
-    tick = _EPOCH + ((after - _EPOCH) // period + 1) * period
-    while True:
-        yield tick
-        tick += period
 
 
 def _in_order(fields: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:

@@ -309,22 +309,17 @@ def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> 
             text = f"[{section}] {name} is {one_line(ref.shown, 200)}, and {cause}"
             problems.append(Problem("E107", text, place))
             continue
-        if section == "database" and (mistake := _url_mistake(value)):
-            text = f"[database] {name} cannot be read: {mistake}"
-            problems.append(Problem("E105", text, place, URL_NEXT))
+        if section == "database":
+            import psycopg
+            from psycopg.conninfo import conninfo_to_dict
+
+            try:
+                conninfo_to_dict(value)
+            except psycopg.ProgrammingError as error:  # trying again does not help
+                mistake = one_line(redact(str(error).strip(), secrets_in(value)), 200)
+                text = f"[database] {name} cannot be read: {mistake}"
+                problems.append(Problem("E105", text, place, URL_NEXT))
     return problems
-
-
-def _url_mistake(url: str) -> str | None:
-    """Return what is wrong with a URL according to libpq; trying again does not help."""
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        return one_line(redact(str(error).strip(), secrets_in(url)), 200)
-    return None
 
 
 def _secret(path: Path) -> str:

@@ -281,18 +281,14 @@ def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
         if option.column is None or value is None or (option.needs_condition and not has_condition):
             continue
         if not option.hides_default or value != option.default:
-            text = _shown(option, value)
+            text = json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
+            if option.kind is OptionKind.NEEDS:
+                text = ", ".join(value)
+            elif option.kind is OptionKind.LIMIT:
+                text = limit_text(value)
             unit = "s" if option.kind is OptionKind.SECONDS else ""
             words[option.column].append(f"{option.label}{text}{unit}")
     return {column: " ".join(texts) for column, texts in words.items()}
-
-
-def _shown(option: Option, value: Any) -> str:
-    if option.kind is OptionKind.NEEDS:
-        return ", ".join(value)
-    if option.kind is OptionKind.LIMIT:
-        return limit_text(value)
-    return json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
 
 
 def option_problems(
@@ -482,7 +478,8 @@ class OptionValues:
         if self.is_tuned and self.tuned_by and self.tuned_at:
             tuned = f" (by {self.tuned_by}, {self.tuned_at:%Y-%m-%d %H:%M})"
         values = f"{code} in the code, {known} in the database{tuned}"
-        return f"{self._prefix}{self.name} is {values}; the latter applies"
+        prefix = f"step {self.step}: " if self.step else ""
+        return f"{prefix}{self.name} is {values}; the latter applies"
 
     @property
     def change(self) -> str:
@@ -495,10 +492,6 @@ class OptionValues:
         if not self.is_tuned:
             return f"run `pgflowd flows deploy {flow}`"
         return f"`pgflowd flows deploy {flow} --take-code` writes that of the code"
-
-    @property
-    def _prefix(self) -> str:
-        return f"step {self.step}: " if self.step else ""
 
 
 def change_text(change: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ and with all options in force. The engine of `testing` and the screens read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,20 +92,17 @@ def changes_between(before: Shape, after: Shape) -> list[str]:
         was, now = _after(old[slug]), _after(new[slug])
         if was != now:
             found.append(f"step {slug}: {now or 'first'}, not {was or 'first'}")
-        found += [f"step {slug}: {text}" for text in _changes_of_step(old[slug], new[slug])]
+        named = [("type", "stepType"), *((each.name, each.json_name) for each in MODE_OPTIONS)]
+        for name, key in named:
+            was, now = old[slug].get(key), new[slug].get(key)
+            if None not in (was, now) and was != now:
+                found.append(f"step {slug}: {name} is {now}, not {was}")
+        for each in PATTERNS:
+            was, now = old[slug].get(each.json_name), new[slug].get(each.json_name)
+            if was != now:
+                text = f"{each.name} is {_pattern(now)}, not {_pattern(was)}"
+                found.append(f"step {slug}: {text}")
     return found or (["another order of steps"] if list(old) != list(new) else [])
-
-
-def _changes_of_step(before: Shape, after: Shape) -> Iterator[str]:
-    named = [("type", "stepType"), *((each.name, each.json_name) for each in MODE_OPTIONS)]
-    for name, key in named:
-        was, now = before.get(key), after.get(key)
-        if None not in (was, now) and was != now:
-            yield f"{name} is {now}, not {was}"
-    for pattern in PATTERNS:
-        was, now = before.get(pattern.json_name), after.get(pattern.json_name)
-        if was != now:
-            yield f"{pattern.name} is {_pattern(now)}, not {_pattern(was)}"
 
 
 def _pattern(value: Any) -> str:

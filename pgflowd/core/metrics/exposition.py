@@ -46,7 +46,9 @@ def exposition(
     for metric in METRICS:
         found = _numbers(metric, status, numbers["counters"], own)
         if metric.type is MetricType.HISTOGRAM:
-            found = {flow: _bounded(steps) for flow, steps in found.items()}
+            for flow, steps in found.items():
+                if isinstance(steps, dict) and len(steps) > MAX_STEPS:
+                    found[flow] = {"": reduce(added, steps.values())}  # as good as no label
         lines += _head(metric, form)
         for values, number in _flattened(found, len(metric.labels)):
             lines += _samples(metric, _pairs(metric.labels, values), number)
@@ -96,13 +98,6 @@ def _numbers(
             added, (each[metric.key] for each in counters.values() if metric.key in each), nothing
         )
     return own.get(metric.key, {} if metric.labels else None)
-
-
-def _bounded(steps: Any) -> Any:
-    """The histograms of a flow's steps, or their sum if there are too many."""
-    if isinstance(steps, dict) and len(steps) > MAX_STEPS:
-        return {"": reduce(added, steps.values())}  # an empty label is as good as none
-    return steps
 
 
 def _head(metric: Metric, form: TextFormat) -> Iterator[str]:
