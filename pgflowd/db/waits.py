@@ -18,9 +18,14 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.documents.flows import ListedLimit, StalledTask
-from pgflowd.core.documents.waits import HeldTask, ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.documents.waits import (
+    HeldTask,
+    ListedSignal,
+    OpenTask,
+    SavedCheckpoint,
+    Undecided,
+)
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.core.undecided import Undecided
 from pgflowd.db.query import Query, Rows, columns_of, document_of, documents, only
 
 

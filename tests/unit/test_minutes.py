@@ -7,8 +7,8 @@ from copy import deepcopy
 from support.covers import covers
 from support.engine import Play
 
+from pgflowd.core.documents.waits import Undecided, problem_of
 from pgflowd.core.metrics.counters import MINUTE, MINUTE_S, Counters, minute_of
-from pgflowd.core.undecided import Undecided, problem_of
 from pgflowd.core.worker import actions, events
 
 

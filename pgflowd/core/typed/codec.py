@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pgflowd.core.json import as_stored, encode
 from pgflowd.core.redact import one_line, shown
@@ -42,21 +42,6 @@ class Undecodable(Exception):
 
 class Misfit(Exception):
     """A value does not fit a type; the text names the place in it."""
-
-
-class Codec(Protocol):
-    """What decodes and encodes the values of one annotation."""
-
-    annotation: Any
-
-    def decode(self, value: Any, what: str) -> Any:
-        """The typed value of a JSON value, or Misfit."""
-
-    def encode(self, value: Any, what: str) -> Any:
-        """The JSON value of a typed one, which fits the annotation, or Misfit."""
-
-    def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
-        """Its JSON Schema, whose definitions are at `refs`; None if it has none."""
 
 
 def codec_of(annotation: Any) -> Codec:
@@ -163,6 +148,7 @@ class MsgspecCodec:
         self.annotation = annotation
 
     def decode(self, value: Any, what: str) -> Any:
+        """The typed value of a JSON value, or Misfit."""
         import msgspec
 
         try:
@@ -173,6 +159,7 @@ class MsgspecCodec:
             raise Misfit(_text_of_msgspec(str(error), value, what)) from None
 
     def encode(self, value: Any, what: str) -> Any:
+        """The JSON value of a typed one, which fits the annotation, or Misfit."""
         import msgspec
 
         try:
@@ -183,6 +170,7 @@ class MsgspecCodec:
         return plain
 
     def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
+        """Its JSON Schema, whose definitions are at `refs`; None if it has none."""
         import msgspec
 
         try:
@@ -235,6 +223,9 @@ class PydanticCodec:
             return self._adapter.json_schema(ref_template=f"{refs}{{model}}", mode=mode)
         except Exception:  # a type that has no schema
             return None
+
+
+Codec = MsgspecCodec | PydanticCodec  # what decodes and encodes the values of one annotation
 
 
 def _path_from(cls: type, value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.documents.daemons import ENDING, stored
+from pgflowd.core.documents.waits import problem_of
 from pgflowd.core.json import dumps, loads
 from pgflowd.core.messages import StatusPart, StatusWanted
 from pgflowd.core.server_connections import (
@@ -29,7 +30,6 @@ from pgflowd.core.server_connections import (
     snapshot_problem,
 )
 from pgflowd.core.sweeper import RowTimes
-from pgflowd.core.undecided import problem_of
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.daemons import (
     oldest_snapshots,
