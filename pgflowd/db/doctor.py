@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.documents.schedules import finding_of_schedules
+from pgflowd.core.documents.waits import CYCLE, problem_of
 from pgflowd.core.finding import Finding, Section, error, ok, warning
 from pgflowd.core.server_connections import (
     MANY_TRANSACTIONS,
@@ -29,7 +30,6 @@ from pgflowd.core.server_connections import (
 )
 from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
-from pgflowd.core.undecided import CYCLE, problem_of
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.daemons import (
