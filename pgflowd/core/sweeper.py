@@ -105,6 +105,7 @@ class PartState:
 
     succeeded_at: float
     portion: CallSize = SINGLE
+    at: float = NEVER  # when it wants to be done
     retry_at: float = -NEVER
     pause_s: float = 0.0
     put_off: str = ""  # why the first row is to be put off before the next try

@@ -20,12 +20,14 @@ import fcntl
 import json
 import os
 import pwd
+import selectors
 import socket
 import stat
 import struct
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -238,17 +240,7 @@ class ControlClient:
     until: float
     request: bytes = b""
     answer: bytes = b""
-    is_waiting: bool = False
-    is_answered: bool = False
-
-
-@dataclass
-class Request:
-    """A client's request, parsed."""
-
-    client: ControlClient
-    command: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    is_waiting: bool = False  # its request is complete; further input is ignored
 
 
 class ControlSocket:
@@ -256,15 +248,53 @@ class ControlSocket:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clients: dict[int, ControlClient] = {}
+        self.clients: list[ControlClient] = []
         self.place = SocketPlace(path, MAX_CLIENTS)
 
-    def fileno(self) -> int:
-        return self.place.listener.fileno()
+    def attend(
+        self,
+        selector: selectors.BaseSelector,
+        serve: Callable[[ControlClient, str, dict[str, Any]], None],
+    ) -> None:
+        """Serve requests from now on: `serve` gets a client, its command and the arguments. The
+        loop of the selector calls the data of each key that is ready."""
+        self._selector, self._serve = selector, serve
+        selector.register(self.place.listener, selectors.EVENT_READ, self._accept)
 
-    def accept(self) -> list[ControlClient]:
+    def renew(self) -> None:
+        """Make the socket again. SocketInUse, SocketPathError: somebody else is there."""
+        self._selector.unregister(self.place.listener)
+        try:
+            self.place.renew()
+        finally:
+            self._selector.register(self.place.listener, selectors.EVENT_READ, self._accept)
+
+    @property
+    def due(self) -> float | None:
+        """When the next client has used up its time."""
+        return min((client.until for client in self.clients), default=None)
+
+    def drop_overdue(self, now: float) -> None:
+        for client in list(self.clients):
+            if client.until <= now:
+                self._drop(client)
+
+    def answer(self, client: ControlClient, document: Mapping[str, Any]) -> None:
+        """Answer a client; what does not fit at once follows when there is room."""
+        if client.answer or client not in self.clients:
+            return
+        client.answer = json.dumps(document, default=str).encode() + b"\n"
+        client.until = time.monotonic() + CLIENT_LIMIT_S
+        self._write(client)
+
+    def close(self) -> None:
+        """Close all connections, and remove the socket."""
+        for client in list(self.clients):
+            self._drop(client)
+        self.place.leave()
+
+    def _accept(self) -> None:
         """Accept clients; refuse other users, and any client while MAX_CLIENTS are served."""
-        accepted = []
         with contextlib.suppress(OSError):  # no client waits, or no descriptor is left
             while True:
                 connection, _ = self.place.listener.accept()
@@ -273,78 +303,56 @@ class ControlSocket:
                     connection.close()
                     continue
                 client = ControlClient(connection, time.monotonic() + CLIENT_LIMIT_S)
-                self.clients[connection.fileno()] = client
-                accepted.append(client)
-        return accepted
+                self.clients.append(client)
+                read = partial(self._read, client)
+                self._selector.register(connection, selectors.EVENT_READ, read)
 
-    def read(self, client: ControlClient) -> Request | None:
-        """Return the request once it is complete. A bad request is answered here."""
+    def _read(self, client: ControlClient) -> None:
+        """Serve a request once it is complete. A bad one is answered here."""
         try:
             data = client.socket.recv(MAX_REQUEST + 1)
         except (BlockingIOError, InterruptedError):
-            return None
+            return
         except OSError:
             data = b""
-        if not data or client.is_answered:
-            self.drop(client)
-            return None
-        if client.is_waiting:  # for its answer; further input is ignored
-            return None
+        if not data:
+            self._drop(client)
+        if not data or client.is_waiting:
+            return
         client.request += data
         if len(client.request) > MAX_REQUEST:
             self.answer(client, {"error": f"a request has at most {MAX_REQUEST} bytes"})
         elif b"\n" in client.request:
-            return self._parsed(client)
-        return None
+            client.is_waiting = True
+            try:
+                arguments = json.loads(client.request.partition(b"\n")[0])
+                command = arguments.pop("command")
+            except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+                command, arguments = None, {}
+            if isinstance(command, str) and command in COMMANDS:
+                self._serve(client, command, arguments)
+            else:
+                self.answer(client, {"error": f"the commands are {', '.join(sorted(COMMANDS))}"})
 
-    def _parsed(self, client: ControlClient) -> Request | None:
-        try:
-            arguments = json.loads(client.request.partition(b"\n")[0])
-            command = arguments.pop("command")
-        except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
-            command, arguments = None, {}
-        if not isinstance(command, str) or command not in COMMANDS:
-            self.answer(client, {"error": f"the commands are {', '.join(sorted(COMMANDS))}"})
-            return None
-        client.is_waiting = True
-        return Request(client, command, arguments)
-
-    def answer(self, client: ControlClient, document: dict[str, Any]) -> None:
-        """Answer a client; the rest that does not fit at once follows by `write`."""
-        if client.is_answered or client.socket.fileno() < 0:
-            return
-        client.answer = json.dumps(document, default=str).encode() + b"\n"
-        client.is_answered = True
-        client.until = time.monotonic() + CLIENT_LIMIT_S
-        self.write(client)
-
-    def write(self, client: ControlClient) -> None:
+    def _write(self, client: ControlClient) -> None:
         try:
             sent = client.socket.send(client.answer, socket.MSG_NOSIGNAL)
         except (BlockingIOError, InterruptedError):
-            return
+            sent = 0
         except OSError:
-            self.drop(client)
-            return
+            sent = len(client.answer)  # nobody reads it
         client.answer = client.answer[sent:]
-        if not client.answer:
-            self.drop(client)
+        if client.answer:
+            write = partial(self._write, client)
+            self._selector.modify(client.socket, selectors.EVENT_WRITE, write)
+        else:
+            self._drop(client)
 
-    def drop(self, client: ControlClient) -> None:
-        self.clients.pop(client.socket.fileno(), None)
-        client.socket.close()
-
-    def overdue(self, now: float) -> Iterator[ControlClient]:
-        """Yield the clients whose time is over; some of their requests may still be in work."""
-        for client in list(self.clients.values()):
-            if client.until <= now:
-                yield client
-
-    def close(self) -> None:
-        """Close all connections, and remove the socket."""
-        for client in list(self.clients.values()):
-            self.drop(client)
-        self.place.leave()
+    def _drop(self, client: ControlClient) -> None:
+        if client in self.clients:
+            self.clients.remove(client)
+            self._selector.unregister(client.socket)
+            client.socket.close()
 
 
 def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.metrics.exposition import TextFormat, exposition
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.values import Address
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.errors import ConfigError
 from pgflowd.host import control
@@ -45,27 +44,35 @@ KEPT_S = 1.0  # an answer of the supervisor
 ANSWER_S = 2.0  # the supervisor's loop never waits, so one that takes longer hangs
 SOCKET_S = 5.0  # for each piece of a request or an answer
 MAX_CONNECTIONS = 8  # at once; each is a thread
+OK, UNAVAILABLE = HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE
 BACKLOG = 1024  # that the kernel keeps until they are accepted
 
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Answer until the supervisor asks to end."""
-    address = settings.http.address
+    address, file = settings.http.address, None
     assert address is not None
     try:
-        place = _Place(address)
+        if address.path:
+            file = SocketPlace(Path(address.path), BACKLOG)
+            listener = file.listener
+        else:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            place = (address.host, address.port)
+            listener = socket.create_server(place, family=family, backlog=BACKLOG)
     except (OSError, SocketInUse, SocketPathError) as error:
         why = f"another process has {error}" if isinstance(error, SocketInUse) else error
         channel.send(Failed("E504", f"[http] listen = {settings.http.listen}: {why}"))
         channel.flush_all()
         return EXIT_CANNOT
-    server = HttpServer(place.listener, settings, log)
+    server = HttpServer(listener, settings, log)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         _live(channel, server)
     finally:
         server.shutdown()
-        place.leave()
+        if file is not None:
+            file.leave()
     return EXIT_ASKED
 
 
@@ -82,24 +89,6 @@ def _live(channel: Channel, server: HttpServer) -> None:
                 return
 
 
-class _Place:
-    """The listening socket; of a Unix one also its file."""
-
-    def __init__(self, address: Address) -> None:
-        self._file = SocketPlace(Path(address.path), BACKLOG) if address.path else None
-        if self._file is not None:
-            self.listener = self._file.listener
-            return
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self.listener = socket.create_server(
-            (address.host, address.port), family=family, backlog=BACKLOG
-        )
-
-    def leave(self) -> None:
-        if self._file is not None:
-            self._file.leave()
-
-
 class HttpServer(ThreadingHTTPServer):
     """The connections, and what the supervisor has answered."""
 
@@ -111,7 +100,7 @@ class HttpServer(ThreadingHTTPServer):
         self.log = log
         self.numbers: dict[str, Any] = {"listen": settings.http.listen, "requests": 0}
         self._open: dict[socket.socket, bool] = {}  # whether its request was read, the oldest first
-        self._open_lock = threading.Lock()
+        self._lock = threading.Lock()
         self._control = Path(control_path(settings)).absolute()
         self._answers: dict[str, tuple[float, dict[str, Any] | None]] = {}
         self._ask_locks = {"status": threading.Lock(), "metrics": threading.Lock()}
@@ -121,7 +110,7 @@ class HttpServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a new connection in a thread; where there are too many, end the oldest."""
-        with self._open_lock:
+        with self._lock:
             if len(self._open) >= MAX_CONNECTIONS:
                 oldest = min(self._open, key=lambda each: self._open[each])
                 del self._open[oldest]
@@ -132,14 +121,14 @@ class HttpServer(ThreadingHTTPServer):
 
     def has_asked(self, request: Any) -> None:
         """Count a request that was read; those that were not make room first."""
-        with self._open_lock:
+        with self._lock:
             if request in self._open:
                 self._open[request] = True
             self.numbers["requests"] += 1
             self.numbers["last_request_at"] = time.time()
 
     def shutdown_request(self, request: Any) -> None:
-        with self._open_lock:
+        with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
@@ -172,8 +161,7 @@ class HttpServer(ThreadingHTTPServer):
                     answer = control.ask(self._control, command, ANSWER_S)
                 except (OSError, ValueError):
                     answer = None
-                if answer is not None and "error" in answer:
-                    answer = None
+                answer = None if answer is None or "error" in answer else answer
                 self._answers[command] = time.monotonic(), answer
             return answer
 
@@ -195,37 +183,26 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.has_asked(self.request)
+        may_read = self.server.may_read(self.headers.get("authorization", ""))
         path = urlsplit(self.path).path if self.path.startswith("/") else ""
-        if path == "/metrics":
-            self._answer_metrics()
-        elif path in ("/livez", "/readyz"):
-            self._answer_health(path)
-        else:
+        if path in ("/livez", "/readyz"):
+            status = self.server.ask("status")
+            is_well = status is not None and (path == "/livez" or is_ready(status))
+            text = json.dumps(health_of(status, with_reasons=may_read)) + "\n"
+            self._answer(OK if is_well else UNAVAILABLE, text, "application/json")
+        elif path != "/metrics":
             self._answer(HTTPStatus.NOT_FOUND, "there are /livez, /readyz and /metrics\n")
-
-    do_HEAD = do_GET
-
-    def _answer_health(self, path: str) -> None:
-        status = self.server.ask("status")
-        is_well = status is not None and (path == "/livez" or is_ready(status))
-        body = health_of(status, with_reasons=self._may_read())
-        code = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-        self._answer(code, f"{json.dumps(body)}\n", "application/json")
-
-    def _answer_metrics(self) -> None:
-        if not self._may_read():
+        elif not may_read:
             text = 'this needs the header "Authorization: Bearer TOKEN", as in [http] token\n'
             self._answer(HTTPStatus.UNAUTHORIZED, text)
         elif (numbers := self.server.ask("metrics")) is None:
-            text = "the supervisor has not answered\n"
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text)
+            self._answer(UNAVAILABLE, "the supervisor has not answered\n")
         else:
             is_open = "application/openmetrics-text" in self.headers.get("accept", "")
             form = TextFormat.OPENMETRICS if is_open else TextFormat.CLASSIC
-            self._answer(HTTPStatus.OK, self.server.metrics_text(numbers, form), form.value)
+            self._answer(OK, self.server.metrics_text(numbers, form), form.value)
 
-    def _may_read(self) -> bool:
-        return self.server.may_read(self.headers.get("authorization", ""))
+    do_HEAD = do_GET
 
     def _answer(
         self, status: HTTPStatus, text: str, type_: str = "text/plain; charset=utf-8"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import socket
 import stat
@@ -33,26 +34,33 @@ def desk(tmp_path):
     desk = ControlSocket(tmp_path / "control")
     stop = threading.Event()
 
-    def serve():
-        while not stop.wait(0.002):
-            desk.accept()
-            for client in list(desk.clients.values()):
-                if client.answer:
-                    desk.write(client)
-                    continue
-                request = desk.read(client)
-                if request:
-                    response = {"asked": request.command, **request.arguments}
-                    desk.answer(client, response)
-            for client in list(desk.overdue(time.monotonic())):
-                desk.drop(client)
+    def serve(turn):
+        while not stop.is_set():
+            turn(0.002)
+            desk.drop_overdue(time.monotonic())
 
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=serve, args=[served(desk)])
     thread.start()
     yield desk
     stop.set()
     thread.join()
     desk.close()
+
+
+def served(desk):
+    """Answer each request with itself; return what does one turn of a loop."""
+    selector = selectors.DefaultSelector()
+
+    def serve(client, command, arguments):
+        desk.answer(client, {"asked": command, **arguments})
+
+    def turn(within_s):
+        ready = [key for key, _ in selector.select(within_s)]
+        for key in sorted(ready, key=lambda each: each.fileobj is desk.place.listener):
+            key.data()  # who has gone makes room before others come
+
+    desk.attend(selector, serve)
+    return turn
 
 
 def talk(desk, data):
@@ -71,17 +79,23 @@ def test_a_request_is_answered(desk):
 
 
 def test_further_input_on_an_answered_control_socket_is_ignored(tmp_path):
-    desk = ControlSocket(tmp_path / "control")
+    desk, selector, asked = ControlSocket(tmp_path / "control"), selectors.DefaultSelector(), []
+    desk.attend(selector, lambda client, *request: asked.append((client, request)))
+
+    def turn():
+        for key, _ in selector.select(1):
+            key.data()
+
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(desk.path))
-        (client,) = desk.accept()
-        line.sendall(b'{"command": "reload"}\n')
-        request = desk.read(client)
-        for more in (b"\n", b"x" * MAX_REQUEST):
-            line.sendall(more)
-            assert desk.read(client) is None
+        turn()
+        for sent in (b'{"command": "reload"}\n', b"\n", b"x" * MAX_REQUEST):
+            line.sendall(sent)
+            turn()
+        [(client, request)] = asked
+        assert request == ("reload", {})
 
-        desk.answer(request.client, {"kept": []})
+        desk.answer(client, {"kept": []})
         assert json.loads(line.recv(1000)) == {"kept": []}
     desk.close()
 
@@ -144,7 +158,8 @@ def test_a_command_waits_for_room_at_a_socket_that_many_ask(tmp_path):
 
         for line in fill:
             line.close()
-        until(lambda: answered(place) or asked.done())
+        turn = served(place)
+        until(lambda: turn(0) or asked.done())
 
         assert asked.result(timeout=30) == {"asked": "status"}
         place.close()
@@ -160,16 +175,6 @@ def crowded(directory, lines):
             line.connect(str(place.path))
             fill.append(line)
     return place, fill
-
-
-def answered(place):
-    place.accept()
-    for client in list(place.clients.values()):
-        if client.answer:
-            place.write(client)
-        elif request := place.read(client):
-            place.answer(client, {"asked": request.command})
-    return False
 
 
 def test_the_lock_identifies_the_owner_of_the_socket(tmp_path):

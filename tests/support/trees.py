@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.settings.sections import WorkerSettings
-from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
-from pgflowd.core.supervision.decide import on_exit, on_falling_asleep, on_ready
+from pgflowd.core.supervision import decide, reload
+from pgflowd.core.supervision.actions import Action, LogChild, SendToChild, StartChild
 from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
-from pgflowd.core.supervision.reload import on_discovered
+from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import (
     ChildExit,
     ChildSpec,
@@ -25,6 +26,28 @@ ASKED = ChildExit(ExitKind.CRASH, "exit code 0")
 REPLACE = ChildExit(ExitKind.REPLACE, "deprecated")
 ASLEEP = ChildExit(ExitKind.ASLEEP, "asleep")
 CANNOT = ChildExit(ExitKind.CANNOT_START, "no step 'refund'", "E306")
+
+
+def _at(event: Callable[..., None]) -> Callable[..., tuple[Tree, list[Action]]]:
+    """An event as a function of a tree, the event's arguments and the time."""
+
+    def happen(tree: Tree, *given: Any, **options: Any) -> tuple[Tree, list[Action]]:
+        *arguments, now = given
+        transition = TreeTransition(tree, now)
+        event(transition, *arguments, **options)
+        return transition.tree, transition.actions
+
+    return happen
+
+
+on_begin, on_ready, on_message = _at(decide.on_begin), _at(decide.on_ready), _at(decide.on_message)
+on_exit, on_stop, on_tick = _at(decide.on_exit), _at(decide.on_stop), _at(decide.on_tick)
+on_waiting, on_wake = _at(decide.on_waiting), _at(decide.on_wake)
+on_falling_asleep, on_next_due = _at(decide.on_falling_asleep), _at(decide.on_next_due)
+on_connection = _at(decide.on_connection)
+on_connections_left = _at(decide.on_connections_left)
+on_reload, on_reload_refused = _at(reload.on_reload), _at(reload.on_reload_refused)
+on_discovered, on_versions = _at(reload.on_discovered), _at(reload.on_versions)
 
 
 def worker(slug: str, **changes: Any) -> ChildSpec:
@@ -112,7 +135,12 @@ def orders(actions: list[Action]) -> list[str]:
 
 
 def names(actions: list[Action]) -> list[str]:
-    return [type(action).__name__ for action in actions]
+    """What each action is; of a record, its event."""
+    return [each.event if isinstance(each, LogChild) else type(each).__name__ for each in actions]
+
+
+def records(actions: list[Action], event: str) -> list[LogChild]:
+    return [each for each in actions if isinstance(each, LogChild) and each.event == event]
 
 
 def _text(action: Action) -> str | None:

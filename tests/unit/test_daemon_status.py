@@ -11,7 +11,20 @@ from uuid import UUID
 
 import pytest
 from support.covers import covers
-from support.trees import CANNOT, CRASH, before, ended, ready, running, sleeping, starting
+from support.trees import (
+    CANNOT,
+    CRASH,
+    before,
+    ended,
+    on_discovered,
+    on_exit,
+    on_stop,
+    on_waiting,
+    ready,
+    running,
+    sleeping,
+    starting,
+)
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.daemon_status import (
@@ -25,8 +38,7 @@ from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
 from pgflowd.core.metrics.exposition import MAX_STEPS, TextFormat, exposition
-from pgflowd.core.supervision.decide import on_exit, on_stop, on_waiting
-from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
+from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.tree import Tree
 from pgflowd.core.sweeper import SweeperPart
 

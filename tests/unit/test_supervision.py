@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.covers import covers
 from support.trees import (
@@ -14,8 +12,15 @@ from support.trees import (
     due_of,
     ended,
     names,
+    on_discovered,
+    on_exit,
+    on_message,
+    on_stop,
+    on_tick,
+    on_waiting,
     orders,
     ready,
+    records,
     restarts_counted,
     running,
     starting,
@@ -25,25 +30,17 @@ from support.trees import (
 
 from pgflowd.core.messages import Drain, Failed, Leaving
 from pgflowd.core.supervision.actions import (
+    RESTARTED,
     Announce,
     End,
     KillChild,
-    LogGiveUp,
-    LogPark,
-    LogRestart,
+    LogChild,
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import (
-    next_due,
-    on_exit,
-    on_message,
-    on_stop,
-    on_tick,
-    on_waiting,
-)
+from pgflowd.core.supervision.decide import next_due
 from pgflowd.core.supervision.kinds import DISCOVERY
-from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
+from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.tree import (
     MOVES,
     Announcement,
@@ -57,6 +54,8 @@ from pgflowd.core.supervision.tree import (
     new_tree,
 )
 from pgflowd.errors import Bug
+
+PARKED, GAVE_UP = "child.parked", "supervisor.gave_up"
 
 # Start
 
@@ -163,7 +162,7 @@ def test_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
     assert orders(first) == ["stop worker a"]
     assert orders(second) == ["stop listener"]
     assert third == [End(code)]
-    said = [action.reason for action in first if isinstance(action, LogGiveUp)]
+    said = [each.fields["reason"] for each in records(first, GAVE_UP)]
     assert said == ([f"before the daemon was ready: {exit.reason}"] if code == 1 else [])
 
 
@@ -381,7 +380,7 @@ def crash_until_it_ends(tree, id, times, step):
 def test_the_21st_restart_of_the_root_within_the_period_gives_up():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 21, 0.1)
 
-    assert sum(isinstance(action, LogRestart) for action in actions) == 20
+    assert names(actions).count(RESTARTED) == 20
     assert tree.phase is DaemonPhase.STOPPING
 
 
@@ -389,7 +388,7 @@ def test_the_21st_restart_of_the_root_within_the_period_gives_up():
 def test_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 60, 3.1)
 
-    assert sum(isinstance(action, LogRestart) for action in actions) == 60
+    assert names(actions).count(RESTARTED) == 60
     assert tree.phase is DaemonPhase.RUNNING
 
 
@@ -399,7 +398,7 @@ def test_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
     for lived in (1, 1, 1, 61, 1):
         now += lived
         tree, actions = on_exit(tree, "worker a", CRASH, now)
-        delays += [action.delay_s for action in actions if isinstance(action, LogRestart)]
+        delays += [each.fields["delay_s"] for each in records(actions, RESTARTED)]
         tree, _ = on_tick(tree, now + delays[-1])
         now += delays[-1]
         tree, _ = ready(tree, "worker a", now=now)
@@ -430,7 +429,7 @@ def test_the_sixth_crash_parks_a_worker_with_its_last_exits():
     child = tree.child("worker a")
     assert child.state is ChildState.PARKED
     assert len(child.exits) == 6
-    assert actions[-1] == LogPark("worker a", replace(CRASH, code="E412"))
+    assert records(actions, PARKED)[-1].fields == {"code": "E412", "error": CRASH.text}
 
 
 @covers("rule 23")
@@ -444,7 +443,7 @@ def test_a_parked_worker_is_tried_once_in_five_minutes():
 
     assert orders(early) == []
     assert orders(retry) == ["start worker a"]
-    assert names(again) == ["LogPark"]
+    assert names(again) == [PARKED]
     assert due_of(tree, "worker a") == due + 1 + 300
 
 
@@ -452,7 +451,8 @@ def test_a_parked_worker_is_tried_once_in_five_minutes():
 def test_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
     tree, actions = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
 
-    assert actions == [LogPark("worker a", CANNOT)]
+    fields = {"code": CANNOT.code, "error": CANNOT.text}
+    assert actions == [LogChild("error", PARKED, "worker a", fields)]
     assert due_of(tree, "worker a") is None
     assert state_of(tree, "worker b") is ChildState.UP
 
@@ -481,7 +481,7 @@ def test_with_no_worker_left_and_one_parked_for_crashing_the_daemon_gives_up():
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
     tree, rest = ended(tree, "sweeper", "listener")
 
-    assert any(isinstance(action, LogGiveUp) and action.id == "worker a" for action in actions)
+    assert [each.id for each in records(actions, GAVE_UP)] == ["worker a"]
     assert rest[-1] == End(1)
 
 
@@ -498,7 +498,7 @@ def test_giving_up_stops_the_others_in_reverse_and_exits_1():
     tree, two = ended(tree, "sweeper")
     tree, three = ended(tree, "worker a")
 
-    assert isinstance(actions[0], LogGiveUp)
+    assert names(actions)[0] == GAVE_UP
     assert orders(actions + two + three) == ["stop sweeper", "stop worker a"]
     assert three[-1] == End(1)
 

@@ -14,6 +14,13 @@ from support.trees import (
     due_of,
     ended,
     names,
+    on_begin,
+    on_discovered,
+    on_exit,
+    on_ready,
+    on_reload,
+    on_stop,
+    on_tick,
     orders,
     restarts_counted,
     running,
@@ -22,8 +29,6 @@ from support.trees import (
     worker,
 )
 
-from pgflowd.core.supervision.decide import on_begin, on_exit, on_ready, on_stop, on_tick
-from pgflowd.core.supervision.reload import on_discovered, on_reload
 from pgflowd.core.supervision.tree import ChildState, DaemonPhase
 
 UP, PARKED, RESTARTING = ChildState.UP, ChildState.PARKED, ChildState.RESTARTING
@@ -115,7 +120,7 @@ def test_while_the_daemon_stops_a_crashed_observer_comes_back_as_long_as_others_
 @covers("rule 52")
 def test_an_observer_that_cannot_start_is_parked_and_tried_again():
     tree, actions = on_exit(running("a", observers=True), "http", IN_USE, 1.0)
-    assert (names(actions), state_of(tree, "http")) == (["LogPark"], PARKED)
+    assert (names(actions), state_of(tree, "http")) == (["child.parked"], PARKED)
     assert (tree.phase, due_of(tree, "http")) == (DaemonPhase.RUNNING, 301.0)
 
     heard = tuple(replace(each, last_message_at=301.0) for each in tree.children)

@@ -8,26 +8,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.covers import covers
-from support.trees import ASLEEP, CRASH, REPLACE, ready, running, starting, state_of
-
-from pgflowd.core.documents.daemon_status import problems_of_children
-from pgflowd.core.messages import ConnectionGranted, FallingAsleep, SleepIfIdle
-from pgflowd.core.server_connections import automatic_budget
-from pgflowd.core.supervision import places
-from pgflowd.core.supervision.actions import SendToChild, StartChild
-from pgflowd.core.supervision.decide import (
-    WakeCause,
-    next_due,
-    on_connection_returned,
-    on_connection_wanted,
+from support.trees import (
+    ASLEEP,
+    CRASH,
+    REPLACE,
+    on_connection,
     on_connections_left,
     on_exit,
     on_falling_asleep,
     on_ready,
-    on_staying_awake,
     on_tick,
     on_wake,
+    ready,
+    running,
+    starting,
+    state_of,
 )
+
+from pgflowd.core.documents.daemon_status import problems_of_children
+from pgflowd.core.messages import (
+    ConnectionGranted,
+    ConnectionReturned,
+    ConnectionWanted,
+    FallingAsleep,
+    SleepIfIdle,
+    StayingAwake,
+)
+from pgflowd.core.server_connections import automatic_budget
+from pgflowd.core.supervision import places
+from pgflowd.core.supervision.actions import SendToChild, StartChild
+from pgflowd.core.supervision.decide import WakeCause, next_due
 from pgflowd.core.supervision.tree import ChildState, DaemonPhase
 
 A, B, C, D = (f"worker {slug}" for slug in "abcd")
@@ -78,9 +88,9 @@ def test_idle_workers_are_asked_and_the_first_in_line_gets_the_place():
 def test_a_worker_with_work_keeps_its_place_and_the_next_is_asked():
     tree = with_line()
 
-    tree, actions = on_staying_awake(tree, A, 1.1)
+    tree, actions = on_connection(tree, A, StayingAwake(), 1.1)
     assert asked(actions) == [B]
-    tree, actions = on_staying_awake(tree, B, 1.2)
+    tree, actions = on_connection(tree, B, StayingAwake(), 1.2)
     assert actions == [] and next_due(tree) == pytest.approx(1.7)
     tree, actions = on_tick(tree, 1.75)
 
@@ -117,7 +127,7 @@ def test_a_dead_worker_returns_its_places_when_it_is_reaped():
 @covers("rule 56")
 def test_a_successor_waits_like_the_others():
     tree = with_line()
-    tree, _ = on_staying_awake(tree, A, 1.1)
+    tree, _ = on_connection(tree, A, StayingAwake(), 1.1)
 
     tree, actions = on_exit(tree, A, REPLACE, 2.0)
 
@@ -128,10 +138,10 @@ def test_a_successor_waits_like_the_others():
 def test_a_second_connection_is_granted_while_there_is_a_place_and_no_line():
     tree = running("a", "b", max_connections=5)
 
-    tree, first = on_connection_wanted(tree, A, 1.0)
-    tree, second = on_connection_wanted(tree, B, 1.0)
+    tree, first = on_connection(tree, A, ConnectionWanted(), 1.0)
+    tree, second = on_connection(tree, B, ConnectionWanted(), 1.0)
     assert asked(first, ConnectionGranted) == [A] and second == []
-    tree, actions = on_connection_returned(tree, A, 2.0)
+    tree, actions = on_connection(tree, A, ConnectionReturned(), 2.0)
 
     assert asked(actions, ConnectionGranted) == [B]
     assert places.taken(tree) == 5
@@ -141,7 +151,7 @@ def test_a_second_connection_is_granted_while_there_is_a_place_and_no_line():
 def test_first_connections_go_before_second_ones():
     tree = with_line()
 
-    tree, actions = on_connection_wanted(tree, A, 1.2)
+    tree, actions = on_connection(tree, A, ConnectionWanted(), 1.2)
     assert asked(actions, ConnectionGranted) == []
     tree, actions = slept(tree, B, 1.3)
 
@@ -153,7 +163,7 @@ def test_a_line_that_stands_still_does_not_hold_up_the_start():
     tree = with_line()
     assert tree.phase is DaemonPhase.STARTING
     for id in (A, B):
-        tree, _ = on_staying_awake(tree, id, 1.1)
+        tree, _ = on_connection(tree, id, StayingAwake(), 1.1)
 
     tree, actions = on_tick(tree, 1.0 + places.LONG_S)
 
@@ -243,11 +253,11 @@ def happened(tree, what, id, now):
     if what == "sleep" and state is ChildState.UP:
         return slept(tree, id, now)[0]
     if what == "awake" and state is ChildState.UP:
-        return on_staying_awake(tree, id, now)[0]
+        return on_connection(tree, id, StayingAwake(), now)[0]
     if what == "wake":
         return on_wake(tree, id, WakeCause.NOTIFICATION, now)[0]
     if what == "want" and state is ChildState.UP:
-        return on_connection_wanted(tree, id, now)[0]
+        return on_connection(tree, id, ConnectionWanted(), now)[0]
     if what == "return" and state is ChildState.UP:
-        return on_connection_returned(tree, id, now)[0]
+        return on_connection(tree, id, ConnectionReturned(), now)[0]
     return tree

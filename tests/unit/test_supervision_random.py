@@ -11,7 +11,28 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.covers import covers
-from support.trees import ASLEEP, CANNOT, CRASH, REPLACE, before, singles, worker
+from support.trees import (
+    ASLEEP,
+    CANNOT,
+    CRASH,
+    REPLACE,
+    before,
+    on_begin,
+    on_discovered,
+    on_exit,
+    on_falling_asleep,
+    on_message,
+    on_next_due,
+    on_ready,
+    on_reload,
+    on_reload_refused,
+    on_stop,
+    on_tick,
+    on_waiting,
+    on_wake,
+    singles,
+    worker,
+)
 
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import (
@@ -22,21 +43,8 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import (
-    WakeCause,
-    next_due,
-    on_begin,
-    on_exit,
-    on_falling_asleep,
-    on_message,
-    on_next_due,
-    on_ready,
-    on_stop,
-    on_tick,
-    on_waiting,
-    on_wake,
-)
-from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
+from pgflowd.core.supervision.decide import WakeCause, next_due
+from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.transition import MAX_STARTING
 from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
 
@@ -261,6 +269,8 @@ class World:
             due = next_due(self.tree)
             if due is not None and self.end is None:
                 self.time(max(0.0, min(due - self.now, 1.0)))
+        for id in list(self.alive):  # one that woke up last
+            self.ready(id)
 
 
 policies = some.fixed_dictionaries(

@@ -9,6 +9,12 @@ from support.trees import (
     CANNOT,
     CRASH,
     ended,
+    on_discovered,
+    on_exit,
+    on_reload,
+    on_reload_refused,
+    on_stop,
+    on_waiting,
     orders,
     ready,
     restarts_counted,
@@ -19,16 +25,12 @@ from support.trees import (
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
-from pgflowd.core.supervision.actions import Discover, End, LogGiveUp, ReportReload
-from pgflowd.core.supervision.decide import on_exit, on_stop, on_waiting
+from pgflowd.core.supervision.actions import Discover, End, ReportReload
 from pgflowd.core.supervision.kinds import LISTENER
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
     is_over,
     needs_restart,
-    on_discovered,
-    on_reload,
-    on_reload_refused,
     reloaded_flows,
     with_policy,
 )
@@ -241,7 +243,7 @@ def test_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
     tree, _ = ready(tree, "sweeper")
     tree, actions = on_exit(tree, "sweeper", CRASH, 1.0)
 
-    assert any(isinstance(action, LogGiveUp) for action in actions)
+    assert "supervisor.gave_up" in names(actions)
 
 
 @covers("rule 44")

@@ -11,8 +11,18 @@ from support.trees import (
     CRASH,
     ended,
     names,
+    on_discovered,
+    on_exit,
+    on_falling_asleep,
+    on_next_due,
+    on_ready,
+    on_reload,
+    on_stop,
+    on_tick,
+    on_wake,
     orders,
     ready,
+    records,
     restarts_counted,
     running,
     sleeping,
@@ -24,25 +34,8 @@ from support.trees import (
 from pgflowd.core.documents.daemon_status import state_of as daemon_state
 from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.statuses import DaemonState
-from pgflowd.core.supervision.actions import LogWake
-from pgflowd.core.supervision.decide import (
-    WakeCause,
-    next_due,
-    on_exit,
-    on_falling_asleep,
-    on_next_due,
-    on_ready,
-    on_stop,
-    on_tick,
-    on_wake,
-)
-from pgflowd.core.supervision.reload import (
-    BrokenEntry,
-    ReloadResult,
-    on_discovered,
-    on_reload,
-    reloaded_flows,
-)
+from pgflowd.core.supervision.decide import WakeCause, next_due
+from pgflowd.core.supervision.reload import BrokenEntry, ReloadResult, reloaded_flows
 from pgflowd.core.supervision.transition import MAX_STARTING
 from pgflowd.core.supervision.tree import ChildState, ExitKind, classify_exit
 
@@ -95,7 +88,7 @@ def test_a_worker_that_is_killed_while_it_falls_asleep_is_restarted():
 def test_a_wake_starts_a_sleeping_worker():
     tree, actions = woken(sleeping("a"))
 
-    assert actions[0] == LogWake(ID, WakeCause.NOTIFICATION)
+    assert records(actions, "child.woken")[0].fields == {"reason": WakeCause.NOTIFICATION}
     assert orders(actions) == [f"start {ID}"]
     assert daemon_state(tree) is DaemonState.HEALTHY
 
@@ -125,7 +118,7 @@ def test_a_sleeping_worker_starts_when_its_next_message_is_due():
     tree, late = on_tick(tree, 40.0)
 
     assert orders(early) == []
-    assert late[0] == LogWake(ID, WakeCause.DUE)
+    assert records(late, "child.woken")[0].fields == {"reason": WakeCause.DUE}
     assert orders(late) == [f"start {ID}"]
 
 
@@ -162,7 +155,7 @@ def test_a_reload_parks_a_sleeping_flow_whose_code_is_broken():
     )
 
     assert state_of(tree, ID) is ChildState.PARKED
-    assert names(actions) == ["LogPark", "ReportReload"]
+    assert names(actions) == ["child.parked", "ReportReload"]
     results = {flow.flow: flow.result for flow in reloaded_flows(tree, actions[1])}
     assert results == {"a": ReloadResult.PARKED, "b": ReloadResult.UNCHANGED}
 

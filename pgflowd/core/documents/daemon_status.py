@@ -105,7 +105,7 @@ def is_cut_off(reports: Iterable[Mapping[str, Any]]) -> bool:
 
 def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
     """The state of the daemon; one with an error among its problems is degraded."""
-    if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+    if tree.is_ending:
         return DaemonState.DRAINING if tree.is_draining else DaemonState.STOPPING
     if not tree.was_ready:
         return DaemonState.STARTING
@@ -135,7 +135,7 @@ def is_sound(problems: Iterable[Mapping[str, Any]]) -> bool:
 
 def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     """The whole status."""
-    is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
+    is_ending = tree.is_ending
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
     found = problems_of_children(tree, facts)
     in_line = {child.id for child in places.waiting(tree)}

@@ -7,10 +7,12 @@ Each becomes a log record where docs/background/supervision.md, rule 49, asks fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
-from pgflowd.core.supervision.tree import Announcement, ChildExit
+from pgflowd.core.supervision.tree import Announcement
+
+RESTARTED = "child.restarted"  # the record that is also counted
 
 
 @dataclass(frozen=True)
@@ -47,65 +49,13 @@ class Discover(Action):
 
 
 @dataclass(frozen=True)
-class LogAction(Action):
-    """The base of the actions that are one log record."""
+class LogChild(Action):
+    """Write a log record about a child."""
 
+    level: str
+    event: str
     id: str
-    event: ClassVar[str]
-    level: ClassVar[str] = "error"
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the record."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class LogRestart(LogAction):
-    """Log that this child is restarted after a delay, for the count-th time."""
-
-    event: ClassVar[str] = "child.restarted"
-    level: ClassVar[str] = "warning"
-    exit: ChildExit
-    count: int
-    delay_s: float
-
-    def fields(self) -> dict[str, Any]:
-        return {"reason": self.exit.reason, "count": self.count, "delay_s": self.delay_s}
-
-
-@dataclass(frozen=True)
-class LogPark(LogAction):
-    """Log that this child stays without a process."""
-
-    event: ClassVar[str] = "child.parked"
-    exit: ChildExit
-
-    def fields(self) -> dict[str, Any]:
-        return {"code": self.exit.code, "error": self.exit.text}
-
-
-@dataclass(frozen=True)
-class LogWake(LogAction):
-    """Log that this sleeping child is started, and why."""
-
-    event: ClassVar[str] = "child.woken"
-    level: ClassVar[str] = "info"
-    cause: str
-
-    def fields(self) -> dict[str, Any]:
-        return {"reason": self.cause}
-
-
-@dataclass(frozen=True)
-class LogGiveUp(LogAction):
-    """Log that the daemon ends because of this child and its exits."""
-
-    event: ClassVar[str] = "supervisor.gave_up"
-    reason: str
-    exits: tuple[str, ...]
-
-    def fields(self) -> dict[str, Any]:
-        return {"code": "E413", "reason": self.reason, "exits": list(self.exits)}
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True)

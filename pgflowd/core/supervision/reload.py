@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pgflowd.core.documents import Hidden
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.actions import Action, Discover, LogPark, ReportReload
+from pgflowd.core.supervision.actions import Discover, ReportReload
 from pgflowd.core.supervision.kinds import WORKER
 from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import (
@@ -32,8 +32,6 @@ from pgflowd.core.supervision.tree import (
     Tree,
 )
 
-Result = tuple[Tree, list[Action]]
-
 
 @dataclass(frozen=True)
 class BrokenEntry:
@@ -43,63 +41,70 @@ class BrokenEntry:
     code: str
     text: str
 
+    @property
+    def exit(self) -> ChildExit:
+        return ChildExit(ExitKind.CANNOT_START, self.text, self.code)
 
-def on_reload(tree: Tree, now: float) -> Result:
+
+def on_reload(t: TreeTransition) -> None:
     """The daemon is asked to reload."""
-    if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
-        return tree, []
-    if tree.phase is DaemonPhase.DISCOVERING or tree.reload is not ReloadState.NONE:
-        return replace(tree, reload_again=True), []
-    return replace(tree, reload=ReloadState.ASKED), [Discover()]
+    if t.tree.is_ending:
+        return
+    if t.tree.phase is DaemonPhase.DISCOVERING or t.tree.reload is not ReloadState.NONE:
+        t.set(reload_again=True)
+    else:
+        t.set(reload=ReloadState.ASKED)
+        t.do(Discover())
 
 
-def on_reload_refused(tree: Tree, now: float) -> Result:
+def on_reload_refused(t: TreeTransition) -> None:
     """The config has an error, or discovery failed: nothing changes."""
-    transition = TreeTransition(tree, now)
-    if tree.reload is ReloadState.ASKED:
-        transition.set(reload=ReloadState.APPLIED)
-        transition.advance()
-    return transition.result()
+    if t.tree.reload is ReloadState.ASKED:
+        t.set(reload=ReloadState.APPLIED)
+        t.advance()
 
 
 def on_discovered(
-    tree: Tree, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry], now: float
-) -> Result:
+    t: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
+) -> None:
     """Discovery has answered: begin the start, or apply the reload.
 
     `wanted` may hold children that are not workers, too; a changed one is replaced alone.
     """
-    transition = TreeTransition(tree, now)
     workers = [spec for spec in wanted if spec.is_worker]
-    if tree.phase is DaemonPhase.DISCOVERING:
-        _begin(transition, workers, broken)
-    elif tree.reload is ReloadState.ASKED and tree.phase is not DaemonPhase.STOPPING:
-        transition.set(reload=ReloadState.APPLIED)
-        transition.do(_apply(transition, workers, broken))
+    if t.tree.phase is DaemonPhase.DISCOVERING:
+        for spec in workers:
+            _insert(t, t.new(spec))
+        for each in broken:
+            _park_entry(t, each)
+        t.set(phase=DaemonPhase.STARTING, position=0)
+        if t.tree.reload_again:
+            t.set(reload=ReloadState.APPLIED)
+        if all(child.state.is_out for child in t.tree.workers):
+            t.stop_all(EXIT_CANNOT)
+        t.advance()
+    elif t.tree.reload is ReloadState.ASKED and t.tree.phase is not DaemonPhase.STOPPING:
+        t.set(reload=ReloadState.APPLIED)
+        t.do(_apply(t, workers, broken))
         for spec in wanted:
             if not spec.is_worker:
-                _update(transition, spec, transition.tree.child(spec.id))
-        transition.advance()
-    return transition.result()
+                _update(t, spec)
+        t.advance()
 
 
-def on_versions(
-    tree: Tree, known: Sequence[str], wanted: Sequence[ChildSpec], now: float
-) -> Result:
+def on_versions(t: TreeTransition, known: Sequence[str], wanted: Sequence[ChildSpec]) -> None:
     """Other versions of a flow are to be served: these workers, of those with the known ids."""
-    transition = TreeTransition(tree, now)
     for spec in wanted:
-        child = transition.tree.child(spec.id)
+        child = t.tree.child(spec.id)
         if child is None:
-            _insert(transition, transition.new(spec))
+            _insert(t, t.new(spec))
         elif child.is_leaving:  # it comes back when it has ended
-            transition.change(child, is_leaving=False, next_spec=spec)
+            t.change(child, is_leaving=False, next_spec=spec)
     ids = {spec.id for spec in wanted}
-    for child in transition.tree.workers:
+    for child in t.tree.workers:
         if child.id in known and child.id not in ids:
-            _let_go(transition, child)
-    transition.advance()
-    return transition.result()
+            _let_go(t, child)
+    t.advance()
 
 
 def with_policy(tree: Tree, policy: Policy) -> Tree:
@@ -128,99 +133,67 @@ def needs_restart(old: Settings, new: Settings) -> list[str]:
     return [key.removesuffix("_s") for key in changed]
 
 
-def _begin(
-    transition: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
-) -> None:
-    for spec in wanted:
-        _insert(transition, transition.new(spec))
-    for each in broken:
-        _park_entry(transition, each)
-    transition.set(phase=DaemonPhase.STARTING, position=0)
-    if transition.tree.reload_again:
-        transition.set(reload=ReloadState.APPLIED)
-    if all(
-        child.state in {ChildState.PARKED, ChildState.DISABLED} for child in transition.tree.workers
-    ):
-        transition.stop_all(EXIT_CANNOT)
-    transition.advance()
-
-
 def _apply(
-    transition: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
+    t: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
 ) -> ReportReload:
-    entries = {each.entry for each in broken}
     done: dict[str, list[str]] = {each.name: [] for each in fields(ReportReload)}
     for spec in wanted:
-        child = transition.tree.child(spec.id)
-        done[_update(transition, spec, child)].append(spec.name)
-    ids = {spec.id for spec in wanted}
-    for child in transition.tree.workers:
+        done[_update(t, spec)].append(spec.name)
+    ids, entries = {spec.id for spec in wanted}, {each.entry for each in broken}
+    for child in t.tree.workers:
         is_kept = (child.spec.entry in entries and child.spec.fingerprint) or child.id in entries
         if child.id not in ids and not is_kept:
             if child.spec.fingerprint:
                 done["gone"].append(child.spec.name)
-            _let_go(transition, child)
+            _let_go(t, child)
     for each in broken:
-        known = [
-            child for child in transition.tree.workers if each.entry in (child.spec.entry, child.id)
-        ]
+        known = [child for child in t.tree.workers if each.entry in (child.spec.entry, child.id)]
         for child in known:
             if child.state is ChildState.ASLEEP:  # no process has the old code
-                _park(transition, child, each)
+                t.park(child, each.exit)
         if not known:
-            _park_entry(transition, each)
+            _park_entry(t, each)
         done["broken"].append(each.entry)
     return ReportReload(**{name: tuple(names) for name, names in done.items()})
 
 
-def _let_go(transition: TreeTransition, child: ChildEntry) -> None:
+def _let_go(t: TreeTransition, child: ChildEntry) -> None:
     """Remove a worker, after a drain if it has a process."""
     if child.state.is_alive:
-        child = transition.change(child, is_leaving=True)
-        transition.drain(child, transition.tree.policy.drain_timeout_s)
+        t.drain(t.change(child, is_leaving=True), t.tree.policy.drain_timeout_s)
     else:
-        transition.remove(child)
+        t.remove(child)
 
 
-def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None) -> str:
+def _update(t: TreeTransition, spec: ChildSpec) -> str:
     """Give a child its new specification; return the name of the change."""
+    child = t.tree.child(spec.id)
     if child is None:
-        _insert(transition, transition.new(spec))
+        _insert(t, t.new(spec))
         return "new"
     if child.state is ChildState.PARKED:
-        transition.replace(child, spec)
+        t.replace(child, spec)
         return "retried"
     if child.spec == spec:
-        transition.change(child, spec=spec)  # its limits count from now on
+        t.change(child, spec=spec)  # its limits count from now on
         return "kept"
     if child.state.is_alive:
-        child = transition.change(child, next_spec=spec)
-        transition.drain(child, transition.tree.policy.drain_timeout_s)
+        t.drain(t.change(child, next_spec=spec), t.tree.policy.drain_timeout_s)
         return "changed"
-    transition.replace(child, spec)
+    t.replace(child, spec)
     return "new" if child.state is ChildState.DISABLED and spec.enabled else "changed"
 
 
-def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:
-    spec = ChildSpec(WORKER, name=broken.entry, entry=broken.entry)
-    child = transition.new(spec)
-    _insert(transition, child)
-    _park(transition, child, broken)
+def _park_entry(t: TreeTransition, broken: BrokenEntry) -> None:
+    child = t.new(ChildSpec(WORKER, name=broken.entry, entry=broken.entry))
+    _insert(t, child)
+    t.park(child, broken.exit)
 
 
-def _park(transition: TreeTransition, child: ChildEntry, broken: BrokenEntry) -> None:
-    exit = ChildExit(ExitKind.CANNOT_START, broken.text, broken.code)
-    transition.change(
-        child, ChildState.PARKED, is_start_over=True, parked_at=transition.now, error=exit
-    )
-    transition.do(LogPark(child.id, exit))
-
-
-def _insert(transition: TreeTransition, child: ChildEntry) -> None:
+def _insert(t: TreeTransition, child: ChildEntry) -> None:
     """Add a child at the end of its position, in place of one with the same id."""
-    others = [each for each in transition.tree.children if each.id != child.id]
-    children = sorted([*others, child], key=lambda each: each.spec.position)
-    transition.set(children=tuple(children))
+    others = [each for each in t.tree.children if each.id != child.id]
+    t.set(children=tuple(sorted([*others, child], key=lambda each: each.spec.position)))
 
 
 # What a reload did to each flow, as its answer tells it: with how the new workers have started.
@@ -269,14 +242,18 @@ class ReloadedFlow:
 
 def reloaded_flows(tree: Tree, report: ReportReload) -> list[ReloadedFlow]:
     """Return how far each flow of a reload is."""
-    found = [_kept(tree, name) for name in report.kept]
-    found += [_after(tree, name, ReloadResult.RESTARTED) for name in report.changed]
-    for name in (*report.new, *report.retried):
-        found.append(_after(tree, name, ReloadResult.STARTED))
-    found += [_after(tree, name, ReloadResult.REMOVED) for name in report.gone]
+    found = []
+    for names, wanted in (
+        (report.kept, ReloadResult.UNCHANGED),
+        (report.changed, ReloadResult.RESTARTED),
+        (report.new + report.retried, ReloadResult.STARTED),
+        (report.gone, ReloadResult.REMOVED),
+    ):
+        for name in names:
+            found.append(_reloaded(name, tree.child(WORKER.child_id(name)), wanted))
     for child in tree.workers:
         if child.spec.entry in report.broken or child.id in report.broken:
-            found.append(_broken(child))
+            found.append(_reloaded(child.spec.name, child, ReloadResult.KEPT_OLD))
     return found
 
 
@@ -285,47 +262,23 @@ def is_over(flows: Sequence[ReloadedFlow]) -> bool:
     return not any(flow.is_open for flow in flows)
 
 
-def _kept(tree: Tree, name: str) -> ReloadedFlow:
-    child = _worker(tree, name)
-    is_disabled = child is not None and child.state is ChildState.DISABLED
-    return ReloadedFlow(name, ReloadResult.DISABLED if is_disabled else ReloadResult.UNCHANGED)
-
-
-def _broken(child: ChildEntry) -> ReloadedFlow:
-    if child.state is ChildState.PARKED:
-        return _parked(child.spec.name, child)
-    if child.state is ChildState.DISABLED:
-        return ReloadedFlow(child.spec.name, ReloadResult.DISABLED)
-    return ReloadedFlow(child.spec.name, ReloadResult.KEPT_OLD)
-
-
-def _after(tree: Tree, name: str, wanted: ReloadResult) -> ReloadedFlow:
-    """Return how far a flow is whose worker was to end, to start, or both."""
-    child = _worker(tree, name)
+def _reloaded(name: str, child: ChildEntry | None, wanted: ReloadResult) -> ReloadedFlow:
+    """Return how far a flow is whose worker was to stay, to end, to start, or both."""
+    is_kept = wanted in (ReloadResult.UNCHANGED, ReloadResult.KEPT_OLD)
     if child is None:
-        return ReloadedFlow(name, ReloadResult.REMOVED)
-    if child.is_leaving or child.next_spec is not None:
+        return ReloadedFlow(name, wanted if is_kept else ReloadResult.REMOVED)
+    if not is_kept and (child.is_leaving or child.next_spec is not None):
         return ReloadedFlow(name, ReloadResult.DRAINING, is_open=True)
-    if child.state is ChildState.PARKED:
-        return _parked(name, child)
     if child.state is ChildState.DISABLED:
         return ReloadedFlow(name, ReloadResult.DISABLED)
+    if child.state is ChildState.PARKED and wanted is not ReloadResult.UNCHANGED:
+        code, text = (child.error.code, child.error.text) if child.error else (None, None)
+        return ReloadedFlow(name, ReloadResult.PARKED, code, text)
+    if is_kept or child.state is ChildState.UP:
+        return ReloadedFlow(name, wanted)
     if child.state is ChildState.RESTARTING:
         why = child.exits[-1] if child.exits else None
         return ReloadedFlow(name, ReloadResult.RESTARTING, text=why)
-    if child.state is not ChildState.UP and child.waiting_for:
+    if child.waiting_for:
         return ReloadedFlow(name, ReloadResult.STARTING, text=f"waits for the {child.waiting_for}")
-    if child.state is not ChildState.UP:
-        return ReloadedFlow(name, ReloadResult.STARTING, is_open=True)
-    return ReloadedFlow(name, wanted)
-
-
-def _parked(name: str, child: ChildEntry) -> ReloadedFlow:
-    error = child.error
-    return ReloadedFlow(
-        name, ReloadResult.PARKED, error.code if error else None, error.text if error else None
-    )
-
-
-def _worker(tree: Tree, name: str) -> ChildEntry | None:
-    return tree.child(WORKER.child_id(name))
+    return ReloadedFlow(name, ReloadResult.STARTING, is_open=True)

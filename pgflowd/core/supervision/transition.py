@@ -1,10 +1,10 @@
 """
 The transition of the tree at one event: the changed copy, and the actions collected so far.
 
-`core.supervision` creates a TreeTransition, changes children by its methods, calls `advance`, and
-returns tree and actions. `advance` keeps the order of starts and stops
-(docs/background/supervision.md, rules 4, 13 and 28): it starts every child that may start, and asks
-the highest position that is alive to end. The next position is asked when it has ended. Pure.
+An event changes children by its methods, and calls `advance`, which keeps the order of starts and
+stops (docs/background/supervision.md, rules 4, 13 and 28): it starts every child that may start,
+and asks the highest position that is alive to end. The next position is asked when it has ended.
+Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgflowd.core.supervision.actions import (
     Announce,
     Discover,
     End,
-    LogGiveUp,
+    LogChild,
     SendToChild,
     StartChild,
 )
@@ -30,6 +30,7 @@ from pgflowd.core.supervision.tree import (
     OBSERVERS,
     Announcement,
     ChildEntry,
+    ChildExit,
     ChildSpec,
     ChildState,
     DaemonPhase,
@@ -61,11 +62,11 @@ class TreeTransition:
         self.now = now
         self.actions: list[Action] = []
 
-    def result(self) -> tuple[Tree, list[Action]]:
-        return self.tree, self.actions
-
     def do(self, action: Action) -> None:
         self.actions.append(action)
+
+    def log(self, level: str, event: str, child: ChildEntry, **fields: Any) -> None:
+        self.do(LogChild(level, event, child.id, fields))
 
     def set(self, **changes: Any) -> None:
         self.tree = replace(self.tree, **changes)
@@ -141,6 +142,13 @@ class TreeTransition:
         else:
             self.change(child, ChildState.IDLE, is_start_over=False)
 
+    def park(self, child: ChildEntry, exit: ChildExit, retry_at: float | None = None) -> None:
+        """Let a child stay without a process, and perhaps try it again later."""
+        exit = replace(exit, code=exit.code or ("E412" if exit.is_crash else "E901"))
+        changes = {"parked_at": self.now, "error": exit, "due_at": retry_at}
+        self.change(child, ChildState.PARKED, is_start_over=True, **changes)
+        self.log("error", "child.parked", child, code=exit.code, error=exit.text)
+
     def new(self, spec: ChildSpec) -> ChildEntry:
         return new_child(spec, self.tree.policy.max_period_s)
 
@@ -167,7 +175,8 @@ class TreeTransition:
     def give_up(self, child: ChildEntry, when: str = "") -> None:
         """End with exit 1: restarting `child` would not help."""
         reason = child.exits[-1] if child.exits else "unknown"
-        self.do(LogGiveUp(child.id, f"{when}{reason}", child.exits))
+        fields = {"code": "E413", "reason": f"{when}{reason}", "exits": list(child.exits)}
+        self.log("error", "supervisor.gave_up", child, **fields)
         self.stop_all(1)
 
     def restart_from(self, position: int, delay_s: float) -> None:
@@ -302,5 +311,5 @@ def _group_was_started(tree: Tree) -> bool:
     return (
         tree.phase is DaemonPhase.RUNNING
         or tree.position >= GROUP
-        or all(child.state in {ChildState.PARKED, ChildState.DISABLED} for child in tree.workers)
+        or all(child.state.is_out for child in tree.workers)
     )

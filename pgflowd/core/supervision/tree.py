@@ -59,13 +59,6 @@ class ChildExit:
         return self.kind in {ExitKind.REPLACE, ExitKind.ASLEEP}
 
     @property
-    def label(self) -> str:
-        """The reason as a label of metrics: one of few values, never free text."""
-        head = self.reason.split(",")[0].split(":")[0]
-        known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
-        return head if head.startswith(known) else "failed"
-
-    @property
     def text(self) -> str:
         """The reason without its code, which stands beside it."""
         return self.reason.removeprefix(f"{self.code} ")
@@ -89,6 +82,13 @@ def classify_exit(
     if isinstance(message, Failed):
         return ChildExit(ExitKind.CRASH, f"{describe_status(status)}: {message.text}", message.code)
     return ChildExit(ExitKind.CRASH, describe_status(status))
+
+
+def label_of(reason: str) -> str:
+    """The reason of an exit as a label of metrics: one of few values, never free text."""
+    head = reason.split(",")[0].split(":")[0]
+    known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
+    return head if head.startswith(known) else "failed"
 
 
 def describe_status(status: int) -> str:
@@ -128,6 +128,11 @@ class ChildState(StrEnum):
             ChildState.DRAINING,
             ChildState.STOPPING,
         }
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it was given up, or is not wanted."""
+        return self in {ChildState.PARKED, ChildState.DISABLED}
 
 
 MOVES: dict[ChildState, set[ChildState]] = {
@@ -347,6 +352,10 @@ class Tree:
     @property
     def observers(self) -> list[ChildEntry]:
         return self.at_position(OBSERVERS)
+
+    @property
+    def is_ending(self) -> bool:
+        return self.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
 
     def put(self, changed: ChildEntry) -> Tree:
         """Return the tree with one child changed."""

@@ -16,6 +16,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
 from types import FrameType
 from typing import Any
 
@@ -64,6 +66,8 @@ class ChildProcess:
     exit_message: ExitMessage | None = None
     worker_id: str | None = None
     kill_reason: str | None = None
+    until: float = inf  # it is killed for "E211" then
+    found: list[str] = field(default_factory=list)  # the parts of what it was started to answer
     numbers: dict[str, Any] = field(default_factory=dict)
     heard_at: float | None = None  # when the last of them came; monotonic
     unread: list[Message | UnreadableMessage] = field(
@@ -81,7 +85,13 @@ class Children:
     """All processes that the supervisor has forked and not yet reaped."""
 
     def __init__(
-        self, daemon_name: str, log: Log, selector: selectors.BaseSelector, *, adopts: bool = True
+        self,
+        daemon_name: str,
+        log: Log,
+        selector: selectors.BaseSelector,
+        receive: Callable[[ChildProcess, list[Message | UnreadableMessage]], None],
+        *,
+        adopts: bool = True,
     ) -> None:
         self.alive: dict[str, ChildProcess] = {}
         self.ended: list[ChildProcess] = []
@@ -90,7 +100,8 @@ class Children:
         self._strays = 0
         self._logged: set[int] = set()
         self._log = log
-        self._selector = selector
+        self._selector = selector  # the data of a key is what it calls
+        self._receive = receive
 
     def start(
         self,
@@ -98,8 +109,10 @@ class Children:
         name: str,
         main: Callable[[Channel], int],
         served: ServedFlow | None = None,
+        *,
+        limit_s: float = inf,
     ) -> ChildProcess:
-        """Fork a child; OSError if the system refuses."""
+        """Fork a child, which may live so long; OSError if the system refuses."""
         id, keep = kind.child_id(name), [self._log.fileno()]
         title = f"{self._daemon_name}: {id}"
         try:
@@ -108,10 +121,10 @@ class Children:
             if error.errno in NO_ROOM:
                 self.tell_others(None, MakeRoom())
             raise
-        process = ChildProcess(id, kind, child, time.monotonic(), served)
-        self.alive[id] = process
-        self._selector.register(child.pidfd, selectors.EVENT_READ, ("end", process))
-        self._selector.register(child.channel, selectors.EVENT_READ, ("message", process))
+        now = time.monotonic()
+        process = self.alive[id] = ChildProcess(id, kind, child, now, served, until=now + limit_s)
+        self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self.on_end, process))
+        self.watch(process)
         return process
 
     def send(self, process: ChildProcess, message: Message) -> None:
@@ -132,21 +145,35 @@ class Children:
             return
         events = 0 if channel.at_end else selectors.EVENT_READ
         events |= selectors.EVENT_WRITE if channel.is_waiting and not channel.at_end else 0
-        known = channel.fileno() in self._selector.get_map()
+        known, call = (
+            channel.fileno() in self._selector.get_map(),
+            partial(self._on_channel, process),
+        )
         if events and known:
-            self._selector.modify(channel, events, ("message", process))
+            self._selector.modify(channel, events, call)
         elif events:
-            self._selector.register(channel, events, ("message", process))
+            self._selector.register(channel, events, call)
         elif known:
             self._selector.unregister(channel)
 
-    def receive(self, process: ChildProcess) -> list[Message | UnreadableMessage]:
-        """Return the messages of a child."""
-        channel = process.child.channel
-        channel.flush()
-        received = channel.receive()
+    def _on_channel(self, process: ChildProcess) -> None:
+        """A channel can be read, or has room again."""
+        process.child.channel.flush()
+        received = process.child.channel.receive()
         self.watch(process)
-        return received
+        self._receive(process, received)
+
+    @property
+    def due(self) -> float:
+        """When the next of them has lived too long."""
+        return min(
+            (each.until for each in self.alive.values() if not each.kill_reason), default=inf
+        )
+
+    def kill_overdue(self, now: float) -> None:
+        for process in self.alive.values():
+            if process.until <= now and not process.kill_reason:
+                self.kill(process, "E211")
 
     def kill(self, process: ChildProcess, why: str) -> None:
         """Kill a child with its Unix session; its end is then handled like any other."""
@@ -187,6 +214,7 @@ class Children:
             process.status = process.child.collect()
             process.child.close()
             self.ended.remove(process)
+            self._receive(process, process.unread)
             yield process
 
     def end_all(self, within_s: float) -> list[ChildProcess]:

@@ -105,23 +105,23 @@ class Discovered:
 def discover(settings: Settings) -> Discovered:
     """Discover all flows, for a command. What their modules print is dropped."""
     name = settings.pgflowd.name
+
+    def receive(process: ChildProcess, messages: Iterable[Message | UnreadableMessage]) -> None:
+        for message in messages:
+            if isinstance(message, Found):
+                keep_found(children, process, message)
+
     with selectors.DefaultSelector() as selector:
         log = open_log(settings.logging, process=DISCOVERY.name, name=name)
-        children = Children(name, log, selector, adopts=False)
+        children = Children(name, log, selector, receive, adopts=False)
         found = Discovery(settings, children, is_silent=True)
         try:
             while not found.is_done:
                 found.go_on()
                 for key, _ in selector.select(0.2 if not children.ended else 0.005):
-                    event, process = key.data
-                    if event == "end":
-                        children.on_end(process)
-                    else:
-                        for message in children.receive(process):
-                            found.receive(process, message)
+                    key.data()
+                children.kill_overdue(time.monotonic())
                 for process in children.reap():
-                    for message in process.unread:
-                        found.receive(process, message)
                     found.on_end(process)
         finally:
             found.stop()
@@ -129,68 +129,58 @@ def discover(settings: Settings) -> Discovered:
         return found.result()
 
 
+def keep_found(children: Children, process: ChildProcess, message: Found) -> None:
+    """Keep a part of an answer, but not without end."""
+    process.found.append(message.part)
+    if sum(map(len, process.found)) > MAX_FOUND:
+        process.found.clear()
+        children.kill(process, "E210")
+
+
 class Discovery:
     """One discovery of everything that the settings name."""
 
     def __init__(self, settings: Settings, children: Children, *, is_silent: bool = False) -> None:
         self.settings = settings
+        self.retry_at: float | None = None  # when a refused process is tried again
         self._children = children
         self._is_silent = is_silent
         self._entries = list(dict.fromkeys(settings.pgflowd.flows))
         self._waiting = deque(self._entries)
-        self._running: dict[str, tuple[str, float]] = {}  # by child id: the entry, until when
-        self._found: dict[str, list[str]] = {entry: [] for entry in self._entries}  # parts
+        self._running: dict[str, str] = {}  # by child id: the entry
+        self._found: dict[str, str] = {}  # by entry: the answer
         self._failures: dict[str, Problem] = {}  # by entry
         self._refused_at: float | None = None  # when the system first refused a process
-        self._retry_at = 0.0
 
     @property
     def is_done(self) -> bool:
         return not self._waiting and not self._running
 
-    @property
-    def due(self) -> float | None:
-        """When the next process has used up its time, or a refused one is tried again."""
-        moments = [until for _, until in self._running.values()]
-        return min([*moments, self._retry_at] if self._retry_at else moments, default=None)
-
     def go_on(self) -> None:
-        """Start as many processes as there are processors, and kill those past their time."""
+        """Start as many processes as there are processors."""
         now = time.monotonic()
-        for id, (_, until) in self._running.items():
-            process = self._children.alive.get(id)
-            if until <= now and process is not None and process.kill_reason is None:
-                self._children.kill(process, "E211")
         most = max(2, os.cpu_count() or 1)
-        while self._waiting and len(self._running) < most and self._retry_at <= now:
+        while self._waiting and len(self._running) < most and (self.retry_at or now) <= now:
             self._start(self._waiting.popleft(), now)
-
-    def receive(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
-        if process.id not in self._running or not isinstance(message, Found):
-            return
-        parts = self._found[self._running[process.id][0]]
-        parts.append(message.part)
-        if sum(map(len, parts)) > MAX_FOUND:
-            parts.clear()
-            self._children.kill(process, "E210")
 
     def on_end(self, process: ChildProcess) -> None:
         """A process has ended, with a whole answer or not."""
-        if process.id not in self._running:
+        entry = self._running.pop(process.id, None)
+        if entry is None:
             return
-        entry, _ = self._running.pop(process.id)
+        self._found[entry] = "".join(process.found)
         if process.kill_reason == "E211":
             limit_s = self.settings.supervisor.start_timeout_s
             text = f"was not imported within {limit_s:g} s"
             self._failures[entry] = Problem("E211", text, entry, "do less at the top of the module")
-        elif process.status != 0 or not self._found[entry]:
+        elif process.status != 0 or not process.found:
             text = f"cannot be imported: {describe_status(process.status)}"
             self._failures[entry] = Problem("E210", text, entry)
 
     def stop(self) -> None:
         """Kill all processes: the result is not needed."""
         self._waiting.clear()
-        self._retry_at = 0.0
+        self.retry_at = None
         for id in self._running:
             if id in self._children.alive:
                 self._children.kill(self._children.alive[id], "not needed any more")
@@ -224,7 +214,7 @@ class Discovery:
         if entry in self._failures:
             return [], [self._failures[entry]]
         try:
-            found = loads("".join(self._found[entry]))
+            found = loads(self._found.get(entry, ""))
             flows = [_flow(entry, each) for each in found["flows"]]
             return flows, [Problem(**each) for each in found["problems"]]
         except (ValueError, TypeError, LookupError) as error:
@@ -236,35 +226,26 @@ class Discovery:
         main = partial(
             discovery.main, settings=self.settings, entry=entry, is_silent=self._is_silent
         )
+        self.retry_at = None
         try:
-            process = self._children.start(DISCOVERY, entry, main)
+            process = self._children.start(DISCOVERY, entry, main, limit_s=limit_s)
         except OSError as error:
             self._refused_at = self._refused_at or now
             if now < self._refused_at + limit_s:
                 self._waiting.appendleft(entry)
-                self._retry_at = now + RETRY_S
+                self.retry_at = now + RETRY_S
             else:
                 text = f"no process could be started: {error}"
-                self._failures[entry], self._retry_at = Problem("E210", text, entry), 0.0
+                self._failures[entry] = Problem("E210", text, entry)
             return
-        self._running[process.id], self._retry_at = (entry, now + limit_s), 0.0
+        self._running[process.id] = entry
 
 
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
-    texts = [str(found[name]) for name in ("slug", "module", "fingerprint")]
-    served = ServedFlow(texts[0], texts[1], entry, texts[2], found["undoes"])
-    problems = tuple(Problem(**each) for each in found["problems"])
-    uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
-    handlers = tuple(facts_from(found["handlers"]))
-    return DiscoveredFlow(
-        served,
-        str(found["place"]),
-        found["shape"],
-        problems,
-        handlers=handlers,
-        schemas=found["schemas"],
-        **uses,
-    )
+    slug, module, fingerprint, undoes = map(found.pop, ("slug", "module", "fingerprint", "undoes"))
+    found["problems"] = tuple(Problem(**each) for each in found["problems"])
+    found["handlers"] = tuple(facts_from(found["handlers"]))
+    return DiscoveredFlow(ServedFlow(slug, module, entry, fingerprint, undoes), **found)
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:

@@ -10,7 +10,6 @@ sweeper restarts (rule 12).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core import messages as msg
@@ -18,14 +17,12 @@ from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
 from pgflowd.core.supervision.decide import (
     WakeCause,
-    on_connection_returned,
-    on_connection_wanted,
+    on_connection,
     on_connections_left,
     on_falling_asleep,
     on_message,
     on_next_due,
     on_ready,
-    on_staying_awake,
     on_waiting,
     on_wake,
 )
@@ -33,23 +30,10 @@ from pgflowd.core.supervision.kinds import LISTENER, WORKER
 from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase
 from pgflowd.core.text import did_you_mean
 from pgflowd.processes.supervisor.children import ChildProcess
+from pgflowd.processes.supervisor.discover import keep_found
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
-
-
-_OF_PLACES = {
-    msg.ConnectionWanted: on_connection_wanted,
-    msg.ConnectionReturned: on_connection_returned,
-    msg.StayingAwake: on_staying_awake,
-}
-
-_FOR_THE_SWEEPER = (
-    msg.ConnectionRefused,
-    msg.LookAtDaemons,
-    msg.LookAtDue,
-    msg.LookAtVersions,
-)
 
 
 class Inbox:
@@ -68,80 +52,65 @@ class Inbox:
             elif not isinstance(message, process.kind.sends):
                 self._reject(process, f"{type(message).__name__} from it")
             elif isinstance(message, msg.Found):
-                self._supervisor.reloader.receive(process, message)
+                keep_found(self._supervisor.children, process, message)
             else:
                 self._on_message(process, message)
 
     def _on_message(self, process: ChildProcess, message: Message) -> None:
-        supervisor = self._supervisor
-        id, now = process.id, supervisor.now()
-        if isinstance(message, msg.Ready):
-            process.worker_id = message.worker_id
-            supervisor.log_child("info", "child.ready", process, took_s=now - process.started_at)
-            supervisor.do(on_ready(supervisor.tree, id, now))
-            self._on_ready(process)
-            return
-        if isinstance(message, msg.Waiting):
-            if message.what:
-                text = f"{id} waits for the {message.what}"
-                supervisor.log_child(
-                    "warning", "child.waiting", process, what=message.what, error=text
-                )
-            supervisor.do(on_waiting(supervisor.tree, id, message.what, now))
-            return
-        if isinstance(message, msg.Heartbeat):
-            process.numbers = merged(process.numbers, message.numbers)
-            process.heard_at = now
-        elif isinstance(message, msg.Failed | msg.Leaving):
-            process.exit_message = message
-        elif isinstance(message, msg.FallingAsleep):
-            process.exit_message = message
-            supervisor.do(on_falling_asleep(supervisor.tree, id, message, now))
-        elif isinstance(message, msg.StatusWanted):
-            supervisor.status.send_to(process)
-        elif isinstance(message, msg.NextDue):
-            supervisor.sleeping.next_due(message)
-        elif isinstance(message, msg.ConnectionsLeft):
-            supervisor.do(on_connections_left(supervisor.tree, message.count, now))
-        elif type(message) in _OF_PLACES:
-            supervisor.do(_OF_PLACES[type(message)](supervisor.tree, id, now))
-        elif isinstance(message, msg.Released):
-            self._ended_workers.pop(message.worker_id, None)
-        else:
-            self._on_message_for_others(process, message)
-        supervisor.do(on_message(supervisor.tree, id, now))
-
-    def _on_message_for_others(self, process: ChildProcess, message: Message) -> None:
-        """A message that the supervisor passes on to other children."""
-        supervisor = self._supervisor
-        if isinstance(message, msg.Wake | msg.Follow):
-            self._pass_on(message)
-            if isinstance(message, msg.Wake):
+        """Obey a message; one that is for other children alone is passed on."""
+        supervisor, id = self._supervisor, process.id
+        now, children = supervisor.now(), supervisor.children
+        match message:
+            case msg.Ready():
+                process.worker_id = message.worker_id
+                took_s = now - process.started_at
+                supervisor.log_child("info", "child.ready", process, took_s=took_s)
+                supervisor.happen(on_ready, id)
+                self._on_ready(process)
+            case msg.Waiting():
+                if what := message.what:
+                    fields = {"what": what, "error": f"{id} waits for the {what}"}
+                    supervisor.log_child("warning", "child.waiting", process, **fields)
+                supervisor.happen(on_waiting, id, message.what)
+            case msg.Heartbeat():
+                process.numbers = merged(process.numbers, message.numbers)
+                process.heard_at = now
+            case msg.Failed() | msg.Leaving():
+                process.exit_message = message
+            case msg.FallingAsleep():
+                process.exit_message = message
+                supervisor.happen(on_falling_asleep, id, message)
+            case msg.StatusWanted():
+                supervisor.status.send_to(process)
+            case msg.NextDue():
+                supervisor.sleeping.next_due(message)
+            case msg.ConnectionsLeft():
+                supervisor.happen(on_connections_left, message.count)
+            case msg.ConnectionWanted() | msg.ConnectionReturned() | msg.StayingAwake():
+                supervisor.happen(on_connection, id, message)
+            case msg.Released():
+                self._ended_workers.pop(message.worker_id, None)
+            case msg.ServeVersions():
+                supervisor.reloader.serve_versions(message.name, message.flows)
+            case msg.Wake():
+                for worker in self._workers(message):
+                    if message.slug in {None, worker.served and worker.served.queue}:
+                        worker.child.channel.send(message)  # a full channel has a wake already
                 is_announced = process.kind is LISTENER
                 cause = WakeCause.NOTIFICATION if is_announced else WakeCause.FOUND
                 supervisor.sleeping.wake(message.slug, cause)
-        elif isinstance(message, msg.ServeVersions):
-            supervisor.reloader.serve_versions(message.name, message.flows)
-        elif isinstance(message, _FOR_THE_SWEEPER):
-            self._send_to_sweeper([message], supervisor.children.alive.values())
-        elif isinstance(message, msg.WorkerStanding):
-            self._pass_on_standing(message)
-        elif isinstance(message, msg.MakeRoom | msg.HaveRoom):
-            supervisor.children.tell_others(process, message)
-
-    def _pass_on(self, message: msg.Wake | msg.Follow) -> None:
-        """Send it to the workers: a wake to those of its queue, a Follow to all, since the
-        supervisor does not know which has tasks of the run. A full channel has a wake already."""
-        for process in self._supervisor.children.alive.values():
-            if type(message) not in process.kind.receives or process.served is None:
-                continue
-            if isinstance(message, msg.Follow) or message.slug in {None, process.served.queue}:
-                process.child.channel.send(message)
-
-    def _pass_on_standing(self, message: msg.WorkerStanding) -> None:
-        for process in self._supervisor.children.alive.values():
-            if process.worker_id == message.worker_id:
-                process.child.channel.send(message)
+            case msg.Follow():  # nobody knows here which worker has tasks of the run
+                for worker in self._workers(message):
+                    worker.child.channel.send(message)
+            case msg.WorkerStanding():
+                for worker in self._workers(message):
+                    if worker.worker_id == message.worker_id:
+                        worker.child.channel.send(message)
+            case msg.MakeRoom() | msg.HaveRoom():
+                children.tell_others(process, message)
+            case _:
+                self._tell_sweeper(message)
+        supervisor.happen(on_message, id)
 
     def _reject(self, process: ChildProcess, why: str) -> None:
         self._supervisor.log_child("error", "child.garbage", process, code="E903", error=why)
@@ -150,36 +119,33 @@ class Inbox:
 
     def _on_ready(self, process: ChildProcess) -> None:
         """A worker is up, and the sweeper renews its row; or the sweeper is up, and learns all."""
-        alive = self._supervisor.children.alive.values()
         if process.worker_id is not None:
-            self._send_to_sweeper([msg.WorkerStarted(process.worker_id)], alive)
-            return
-        started = [msg.WorkerStarted(each.worker_id) for each in alive if each.worker_id]
-        ended = [msg.WorkerEnded(worker_id) for worker_id in self._ended_workers]
-        self._send_to_sweeper([*started, *ended], [process])
+            self._tell_sweeper(msg.WorkerStarted(process.worker_id))
+        elif process in self._supervisor.up(msg.WorkerEnded):
+            children = self._supervisor.children
+            started = [each.worker_id for each in children.alive.values() if each.worker_id]
+            for message in [
+                *map(msg.WorkerStarted, started),
+                *map(msg.WorkerEnded, self._ended_workers),
+            ]:
+                children.send(process, message)
 
     def on_worker_ended(self, worker_id: str, *, is_clean: bool) -> None:
         """A worker is reaped: let its tasks be released, if it has left any."""
-        alive = self._supervisor.children.alive.values()
-        if is_clean:
-            self._send_to_sweeper([msg.WorkerStopped(worker_id)], alive)
-        else:
+        if not is_clean:
             self._ended_workers[worker_id] = None
-            self._send_to_sweeper([msg.WorkerEnded(worker_id)], alive)
+        kind = msg.WorkerStopped if is_clean else msg.WorkerEnded
+        self._tell_sweeper(kind(worker_id))
 
-    def _send_to_sweeper(
-        self, messages: Iterable[Message], processes: Iterable[ChildProcess]
-    ) -> None:
-        """Send these to those of the processes that release tasks and are up."""
-        for process in processes:
-            child = self._supervisor.tree.child(process.id)
-            if (
-                msg.WorkerEnded in process.kind.receives
-                and child is not None
-                and child.state is ChildState.UP
-            ):
-                for message in messages:
-                    self._supervisor.children.send(process, message)
+    def _tell_sweeper(self, message: Message) -> None:
+        """Send it to the sweeper, if that is up."""
+        for process in self._supervisor.up(type(message)):
+            self._supervisor.children.send(process, message)
+
+    def _workers(self, message: Message) -> list[ChildProcess]:
+        """The processes that receive this message, whether they are up or not."""
+        alive = self._supervisor.children.alive.values()
+        return [each for each in alive if type(message) in each.kind.receives]
 
 
 # Wakes sleeping workers, and tells the sweeper which workers sleep.
@@ -193,7 +159,7 @@ class SleepingWorkers:
         self._supervisor = supervisor
         self._worker_ids: dict[str, str] = {}  # of the last process of each worker
         self._sweeper: ChildProcess | None = None  # that was told
-        self._told: dict[str, tuple[float | None, msg.Asleep]] = {}  # by the id of the child
+        self._told: dict[str, tuple[float | None, str]] = {}  # by child: since when; its queue
 
     def note(self, process: ChildProcess) -> None:
         """A worker has ended, perhaps in order to sleep."""
@@ -207,7 +173,7 @@ class SleepingWorkers:
     def tick(self) -> None:
         """Tell the sweeper what has changed."""
         supervisor = self._supervisor
-        sweeper = next(iter(self._up(msg.Asleep)), None)
+        sweeper = next(supervisor.up(msg.Asleep), None)
         if sweeper is None:
             return
         if sweeper is not self._sweeper:
@@ -217,34 +183,29 @@ class SleepingWorkers:
             for child in supervisor.tree.workers
             if child.state is ChildState.ASLEEP and child.sleep is not None
         }
-        for id, (since, order) in list(self._told.items()):
+        for id, (since, queue) in list(self._told.items()):
             if id not in asleep or asleep[id].asleep_at != since:
-                supervisor.children.send(sweeper, msg.Awake(order.queue))
+                supervisor.children.send(sweeper, msg.Awake(queue))
                 del self._told[id]
         for id in asleep.keys() - self._told.keys():
-            order = self._order(asleep[id])
+            queue, said = supervisor.served[id].queue, asleep[id].sleep
+            assert said is not None
+            order = msg.Asleep(queue, self._worker_ids[id], said.look_every_s)
             supervisor.children.send(sweeper, order)
-            self._told[id] = asleep[id].asleep_at, order
-
-    def _order(self, child: ChildEntry) -> msg.Asleep:
-        assert child.sleep is not None
-        queue = self._supervisor.served[child.id].queue
-        return msg.Asleep(queue, self._worker_ids[child.id], child.sleep.look_every_s)
+            self._told[id] = asleep[id].asleep_at, queue
 
     def wake(self, queue: str | None, cause: WakeCause) -> None:
         """There may be a message in this queue; None: in any, so let the sweeper look."""
         if queue is None:
-            for sweeper in self._up(msg.LookAtQueues):
+            for sweeper in self._supervisor.up(msg.LookAtQueues):
                 self._supervisor.children.send(sweeper, msg.LookAtQueues())
             return
         for id in self._ids(queue):
-            supervisor = self._supervisor
-            supervisor.do(on_wake(supervisor.tree, id, cause, supervisor.now()))
+            self._supervisor.happen(on_wake, id, cause)
 
     def next_due(self, message: msg.NextDue) -> None:
         for id in self._ids(message.queue):
-            supervisor = self._supervisor
-            supervisor.do(on_next_due(supervisor.tree, id, message.at, supervisor.now()))
+            self._supervisor.happen(on_next_due, id, message.at)
 
     def on_command(self, flow: object) -> dict[str, Any]:
         """Wake a flow for `pgflowd wake`; return the answer."""
@@ -257,25 +218,16 @@ class SleepingWorkers:
             text = f"the daemon serves no flow {flow}"
             return {"error": text, "code": "E415", "next": did_you_mean(str(flow), slugs)}
         was_asleep = child.state is ChildState.ASLEEP or child.sleep is not None
-        supervisor.do(on_wake(supervisor.tree, child.id, WakeCause.COMMAND, supervisor.now()))
+        supervisor.happen(on_wake, child.id, WakeCause.COMMAND)
         now = supervisor.tree.child(child.id) or child
         state = ChildState.STARTING if now.state is ChildState.IDLE else now.state
         return {"flow": child.spec.name, "state": state.value, "was_asleep": was_asleep}
 
     def _version_of(self, name: object) -> ChildEntry | None:
         """The worker of the newest version of this name, where another one than the first."""
-        served = self._supervisor.served
-        found = [child for child in self._supervisor.tree.workers if child.id in served]
-        named = [child for child in found if served[child.id].name == name]
+        workers, served = self._supervisor.tree.workers, self._supervisor.served
+        named = [each for each in workers if each.id in served and served[each.id].name == name]
         return named[-1] if named else None
-
-    def _up(self, message: type[msg.Message]) -> Iterator[ChildProcess]:
-        """The processes that are up and receive this message."""
-        for process in self._supervisor.children.alive.values():
-            child = self._supervisor.tree.child(process.id)
-            is_up = child is not None and child.state is ChildState.UP
-            if is_up and message in process.kind.receives:
-                yield process
 
     def _ids(self, queue: str) -> list[str]:
         return [id for id, served in self._supervisor.served.items() if served.queue == queue]

@@ -3,10 +3,10 @@ The supervisor's loop: starts, watches and stops all children, and never blocks.
 
 It waits in one place: for signals, for messages and ends of children, for the control socket
 and for the nearest deadline. Each becomes an event for `core.supervision`, whose actions are
-performed here. It imports no user code and holds no database connection, so neither can end it.
-Its parts are `children` (processes), `inbox` (their messages), `reload` (discovery and reload),
-`control` (control socket), `sleeping` (workers that sleep), `status`, and `announcer` (log and
-service manager).
+performed here; each action that docs/background/supervision.md, rule 49, names is a log record. It
+imports no user code and holds no database connection, so neither can end it. Its parts are
+`children` (processes), `inbox` (their messages, and workers that sleep), `reload` (discovery and
+reload), `control` (control socket), and `status` (status and service manager).
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 import setproctitle
 
 from pgflowd import __version__
-from pgflowd.core.messages import StatusPart
+from pgflowd.core.messages import Message, StatusPart
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.decide import next_due, on_begin, on_exit, on_stop, on_tick
-from pgflowd.core.supervision.kinds import CHECK, DISCOVERY
+from pgflowd.core.supervision.kinds import CHECK, DISCOVERY, SINGLE_KINDS
 from pgflowd.core.supervision.reload import on_reload
+from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import (
     ChildExit,
     ChildState,
@@ -42,18 +44,17 @@ from pgflowd.core.supervision.tree import (
     ServedFlow,
     Tree,
     classify_exit,
+    label_of,
     new_tree,
 )
 from pgflowd.db.schema.files import read_all
+from pgflowd.errors import Problem
 from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.fork import become_subreaper, hide_memory
 from pgflowd.host.logs import Log, open_log
-from pgflowd.host.process_tree import SurvivorFile
-from pgflowd.host.signals import SignalPipe
-from pgflowd.host.systemd import Notifier
-from pgflowd.host.working_directory import WorkingDirectory
-from pgflowd.processes.supervisor.announcer import Announcer
+from pgflowd.host.process_tree import SurvivorFile, send_signal
+from pgflowd.host.signals import SignalPipe, stacks
 from pgflowd.processes.supervisor.children import (
     REAP_POLL_S,
     ChildProcess,
@@ -65,8 +66,9 @@ from pgflowd.processes.supervisor.children import (
 from pgflowd.processes.supervisor.control import ControlServer
 from pgflowd.processes.supervisor.inbox import Inbox, SleepingWorkers
 from pgflowd.processes.supervisor.reload import Reloader
-from pgflowd.processes.supervisor.status import StatusReporter
+from pgflowd.processes.supervisor.status import ServiceManager, StatusReporter
 
+P = ParamSpec("P")
 WRITE_INTERVAL_S = 2.0  # of the processes that a next start would kill
 WRITE_AFTER_START_S = 0.5  # by then a started child has forked its own
 
@@ -82,7 +84,6 @@ class SupervisorLoop:
         reread: Callable[[], Settings],  # raises ConfigError
         signals: SignalPipe,
         control: ControlSocket,
-        notifier: Notifier,
         survivors: SurvivorFile,
         only: frozenset[str] = frozenset(),  # serve only these flows; empty: all
     ) -> None:
@@ -92,27 +93,28 @@ class SupervisorLoop:
         self.served: dict[str, ServedFlow] = {}
         self.code: int | None = None
         self._signals, self._survivors = signals, survivors
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(signals, selectors.EVENT_READ, ("signals", None))
-        self.children = Children(settings.pgflowd.name, log, self.selector)
+        self.selector = selectors.DefaultSelector()  # the data of a key is what it calls
+        self.selector.register(signals, selectors.EVENT_READ, self._on_signals)
+        self.inbox = Inbox(self)
+        self.children = Children(settings.pgflowd.name, log, self.selector, self.inbox.receive)
         self.status = StatusReporter(self)
         self.control = ControlServer(self, control)
-        self.announcer = Announcer(self, notifier)
+        self.manager = ServiceManager(self)
         self.reloader = Reloader(self, reread, only)
-        self.inbox = Inbox(self)
         self.sleeping = SleepingWorkers(self)
-        self._directory = WorkingDirectory()
+        self._directory, self._is_directory_gone = Path.cwd(), False
         self._is_stop_requested = False
         self._write_at = 0.0
         self._actions: deque[act.Action] = deque()
+        self._is_performing = False
 
     def run(self) -> int:
         """Run until the daemon ends; return the exit code."""
-        self.do(on_begin(self.tree, self.now()))
+        self.happen(on_begin)
         self.reloader.begin()
         while self.code is None:
             for key, _ in self.selector.select(self._wait_s()):
-                self._dispatch(*key.data)
+                key.data()
             self._tick()
         self._shut_down()
         return self.code
@@ -120,48 +122,35 @@ class SupervisorLoop:
     def now(self) -> float:
         return time.monotonic()
 
-    def _dispatch(self, what: str, source: object) -> None:
-        if what == "signals":
-            for number in self._signals.received():
-                self._on_signal(number)
-        elif what == "message" and isinstance(source, ChildProcess):
-            self.inbox.receive(source, self.children.receive(source))
-        elif what == "end" and isinstance(source, ChildProcess):
-            self.children.on_end(source)
-        else:
-            self.control.on_event(what, source)
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        if number in {signal.SIGTERM, signal.SIGINT}:
-            self.stop(drain=not self._is_stop_requested)
-            self._is_stop_requested = True
-        elif number == signal.SIGHUP:
-            self.reload()
-        elif number == signal.SIGUSR1:
-            self.announcer.dump(number)
-        elif number == signal.SIGQUIT:
-            self.announcer.dump(number)
-            self.stop(drain=False)
-        elif number == signal.SIGCHLD:
-            self.children.reap_orphans()
+    def _on_signals(self) -> None:
+        for number in self._signals.received():
+            if number in {signal.SIGTERM, signal.SIGINT}:
+                self.stop(drain=not self._is_stop_requested)
+                self._is_stop_requested = True
+            elif number == signal.SIGHUP:
+                self.happen(on_reload)
+            elif number in {signal.SIGUSR1, signal.SIGQUIT}:
+                self._dump(number)
+                if number == signal.SIGQUIT:
+                    self.stop(drain=False)
+            elif number == signal.SIGCHLD:
+                self.children.reap_orphans()
 
     def stop(self, *, drain: bool, without_limit: bool = False) -> None:
         """Stop: drain within `drain_timeout` (or without a limit), or at once."""
         within_s = None if without_limit else self.settings.supervisor.drain_timeout_s
         self.reloader.discovery.stop()
-        self.do(on_stop(self.tree, self.now(), drain=drain, within_s=within_s if drain else None))
-
-    def reload(self) -> None:
-        self.do(on_reload(self.tree, self.now()))
+        self.happen(on_stop, drain=drain, within_s=within_s if drain else None)
 
     def _tick(self) -> None:
         """Do what every round does: reap, perform what is due, and report."""
         for process in self.children.reap():
             self._on_exit(process)
         now = self.now()
+        self.children.kill_overdue(now)
         due = next_due(self.tree)
         if due is not None and due <= now:
-            self.do(on_tick(self.tree, now))
+            self.happen(on_tick)
         self.reloader.tick()
         self.sleeping.tick()
         if self._write_at <= now:
@@ -170,10 +159,9 @@ class SupervisorLoop:
                 self._survivors.write()
             self._write_at = now + WRITE_INTERVAL_S
         self.control.tick(now)
-        self.announcer.tick(now)
+        self.manager.tick(now)
 
     def _on_exit(self, process: ChildProcess) -> None:
-        self.inbox.receive(process, process.unread)
         if process.kind is DISCOVERY:
             self.reloader.discovery.on_end(process)
             return
@@ -185,28 +173,38 @@ class SupervisorLoop:
         child = self.tree.child(process.id)
         asked = child is not None and child.state in {ChildState.DRAINING, ChildState.STOPPING}
         exit = classify_exit(process.status, process.exit_message, process.kill_reason)
-        clean = process.status == 0 and asked
-        level = "info" if clean or exit.is_orderly else "warning"
+        as_asked = process.status == 0 and asked
+        is_clean = as_asked or exit.is_orderly
         self.log_child(
-            level,
+            "info" if is_clean else "warning",
             "child.exited",
             process,
-            reason="as asked" if clean else exit.reason,
+            reason="as asked" if as_asked else exit.reason,
             status=process.status,
             code=exit.code,
             lived_s=self.now() - process.started_at,
         )
         if process.worker_id:
-            is_clean = clean or exit.is_orderly
             self.inbox.on_worker_ended(process.worker_id, is_clean=is_clean)
-        self.do(on_exit(self.tree, process.id, exit, self.now()))
+        self.happen(on_exit, process.id, exit)
 
-    def do(self, result: tuple[Tree, list[act.Action]]) -> None:
-        """Take the new tree, and perform its actions, in order."""
-        self.tree, actions = result
-        self._actions.extend(actions)
-        while self._actions:
-            self._perform(self._actions.popleft())
+    def happen(
+        self,
+        event: Callable[Concatenate[TreeTransition, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Take the tree that an event leads to, and perform its actions, in order."""
+        transition = TreeTransition(self.tree, self.now())
+        event(transition, *args, **kwargs)
+        self.tree = transition.tree
+        self._actions.extend(transition.actions)
+        while self._actions and not self._is_performing:
+            self._is_performing = True
+            try:
+                self._perform(self._actions.popleft())
+            finally:
+                self._is_performing = False
 
     def _perform(self, action: act.Action) -> None:
         if isinstance(action, act.StartChild):
@@ -220,17 +218,20 @@ class SupervisorLoop:
             process = self.children.alive[action.id]
             self.log_child("warning", "child.killed", process, reason=action.why)
             self.children.kill(process, action.why)
+        elif isinstance(action, act.LogChild):
+            child = self.tree.child(action.id)
+            flow = child.spec.name or None if child else None
+            self.log.write(action.level, action.event, child=action.id, flow=flow, **action.fields)
+            if action.event == act.RESTARTED:
+                self.status.restarts[action.id][label_of(action.fields["reason"])] += 1
+        elif isinstance(action, act.Announce):
+            self.manager.announce(action.what)
+        elif isinstance(action, act.ReportReload):
+            self.control.report_reload(action)
         elif isinstance(action, act.Discover):
             self.reloader.begin()
         elif isinstance(action, act.End):
             self.code = action.code
-        else:
-            self.announcer.record(action)
-
-    def restore_directory(self) -> None:
-        """Care for the working directory, which children share and imports may need."""
-        if problem := self._directory.restore():
-            self.announcer.log_problem(problem)
 
     def _fork(self, id: str) -> None:
         """Start a child; if the system refuses, it counts as a crash."""
@@ -245,20 +246,39 @@ class SupervisorLoop:
         except OSError as error:
             self.log.error("child.refused", child=id, error=str(error))
             exit = ChildExit(ExitKind.CRASH, f"no process could be started: {error}")
-            self.tree, actions = on_exit(self.tree, id, exit, self.now())
-            self._actions.extend(actions)
+            self.happen(on_exit, id, exit)
             return
         self._write_at = min(self._write_at, self.now() + WRITE_AFTER_START_S)
         self.log_child("info", "child.started", process)
 
+    def restore_directory(self) -> None:
+        """Return to the working directory, which children share and imports may need, if somebody
+        has deleted it and made it anew; report W114, once, if it is gone."""
+        was_gone, self._is_directory_gone = self._is_directory_gone, False
+        try:
+            Path.cwd()
+        except OSError:
+            try:
+                os.chdir(self._directory)
+            except OSError:
+                self._is_directory_gone = True
+        if self._is_directory_gone and not was_gone:
+            lost = f"the working directory {self._directory} was deleted"
+            remedy = "make it again, or restart the daemon in another one"
+            text = f"{lost}; what is relative to it is missing"
+            self.log_problem(Problem("W114", text, None, remedy))
+
+    def up(self, message: type[Message]) -> Iterator[ChildProcess]:
+        """The processes that are up and receive this message."""
+        for process in self.children.alive.values():
+            child = self.tree.child(process.id)
+            is_up = child is not None and child.state is ChildState.UP
+            if is_up and message in process.kind.receives:
+                yield process
+
     def _wait_s(self) -> float:
-        moments = [
-            next_due(self.tree),
-            self._write_at,
-            self.reloader.due,
-            self.announcer.due,
-        ]
-        moments.append(self.control.due)
+        moments = [next_due(self.tree), self._write_at, self.reloader.discovery.retry_at]
+        moments += [self.children.due, self.manager.due, self.control.socket.due]
         if self.children.ended:
             waited_s = self.now() - min(each.ended_at for each in self.children.ended)
             moments.append(self.now() + max(REAP_POLL_S, min(0.2, waited_s / 10)))
@@ -269,6 +289,25 @@ class SupervisorLoop:
         flow = process.served.slug if process.served else None
         self.log.write(level, event, child=process.id, flow=flow, child_pid=process.pid, **fields)
 
+    def log_problem(self, problem: Problem) -> None:
+        level = "warning" if problem.is_warning else "error"
+        fields = {"code": problem.code, "place": problem.place, "next": problem.next}
+        self.log.write(level, "supervisor.problem", error=problem.text, **fields)
+
+    def _dump(self, number: signal.Signals) -> None:
+        """Log the tree and all stacks; children log theirs at USR1."""
+        status = self.status.document()
+        self.log.info("supervisor.dump", signal=number.name, state=status["state"])
+        singles = [status[kind.name] for kind in SINGLE_KINDS]
+        for part in [*status["flows"], *singles]:
+            self.log.info("supervisor.tree", **{k: v for k, v in part.items() if k != "pid"})
+        for thread, stack in stacks().items():
+            self.log.info("supervisor.stack", thread=thread, stack=stack)
+        for process in self.children.alive.values():
+            for task in process.numbers.get("busy", []):
+                self.log.info("supervisor.task", child=process.id, **task)
+            send_signal(process.pid, signal.SIGUSR1)
+
     def _shut_down(self) -> None:
         """Kill every process that is left (docs/background/supervision.md, rule 34), and close."""
         for process in self.children.end_all(within_s=2.0):
@@ -276,7 +315,7 @@ class SupervisorLoop:
         if self.control.has_place:
             self._survivors.remove()
         self.log.info("supervisor.stopped", status=self.code)
-        self.control.close()
+        self.control.socket.close()
 
 
 # Makes a process the supervisor (socket, log, rights), then starts its loop.
@@ -299,8 +338,7 @@ SHARED_MODULES = (
     "psycopg.types.json",
     "pgflowd.async_client",
     "pgflowd.client",
-    "pgflowd.processes.runner.completion",  # runners need these two for ctx.conn() alone
-    "pgflowd.processes.runner.completion",
+    "pgflowd.processes.runner.completion",  # runners need it for ctx.conn() alone
 )
 
 
@@ -338,12 +376,11 @@ def serve(
         reread=reread,
         signals=signals,
         control=control,
-        notifier=Notifier(),
         survivors=survivors,
         only=frozenset(only),
     )
     for problem in settings.warnings:
-        supervisor.announcer.log_problem(problem)
+        supervisor.log_problem(problem)
     return supervisor.run()
 
 

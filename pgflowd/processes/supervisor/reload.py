@@ -8,7 +8,6 @@ ends the daemon. Keys that cannot be reloaded keep their values and are reported
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.definition.versions import Code
 from pgflowd.core.json import loads
-from pgflowd.core.messages import Found as Part
-from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.kinds import CHECK, WORKER
@@ -44,7 +41,6 @@ from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes import discovery
 from pgflowd.processes.supervisor.children import (
     ChildProcess,
-    Children,
     policy_of,
     single_specs,
     worker_spec,
@@ -53,87 +49,6 @@ from pgflowd.processes.supervisor.discover import Discovered, Discovery
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
-
-
-# The check whether changed flows can be served, before a reload replaces their workers.
-#
-# A process of its own asks the database (`processes.discovery`). If it fails, or takes longer than
-# a statement may, the flows count as refused: what works goes on.
-class DefinitionCheck:
-    """One check of flows of a reload: of those whose shape has changed, and of other versions."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        children: Children,
-        changed: Sequence[Code],
-        others: Sequence[Code],
-    ) -> None:
-        codes = [*changed, *others]
-        self._codes, self._changed, self._children = codes, changed, children
-        database = settings.database
-        limit_s = database.connect_timeout_s + database.statement_timeout_s
-        self.due: float | None = time.monotonic() + limit_s
-        self._parts: list[str] = []
-        self._process: ChildProcess | None = None
-        self._problems: dict[str, Problem | None] | None = None
-        self.unserved: dict[str, Problem] = {}  # by flow: versions with open runs
-        main = partial(discovery.check_definitions, settings=settings, codes=codes)
-        try:
-            self._process = children.start(CHECK, "", main)
-        except OSError as error:
-            self._fail(f"no process could be started: {error}")
-
-    @property
-    def is_done(self) -> bool:
-        return self._problems is not None
-
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """Why flows cannot be served, by name."""
-        return {name: problem for name, problem in (self._problems or {}).items() if problem}
-
-    def go_on(self) -> None:
-        """Kill the process when its time is over."""
-        if self.due is not None and self.due <= time.monotonic():
-            self.stop("the database did not answer in time")
-
-    def receive(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
-        if process is self._process and isinstance(message, Part):
-            self._parts.append(message.part)
-
-    def on_end(self, process: ChildProcess) -> None:
-        """The process has ended, with a whole answer or not."""
-        if process is not self._process or self.is_done:
-            return
-        try:
-            found, error = loads("".join(self._parts)) if process.status == 0 else (None, None)
-            if found is None:
-                self._fail(f"the database could not be asked: {error or 'the check has failed'}")
-                return
-            problems = {code.name: found[code.name] for code in self._codes}
-        except (ValueError, TypeError, LookupError):
-            self._fail("the check of its definition gave no whole answer")
-            return
-        self.due = None
-        self._problems = {
-            name: Problem(**refused) if refused else None for name, (refused, _) in problems.items()
-        }
-        for _, versions in problems.values():
-            self.unserved |= {slug: Problem(**problem) for slug, problem in versions.items()}
-
-    def stop(self, why: str) -> None:
-        """End the check: its flows count as refused."""
-        if self._process is not None and self._process.id in self._children.alive:
-            self._children.kill(self._process, why)
-        self._fail(why)
-
-    def _fail(self, why: str) -> None:
-        self.due = None
-        self._problems = {
-            code.name: Problem("E301", f"{code.name}: {why}", None, "pgflowd reload")
-            for code in self._changed
-        }
 
 
 MAX_PROBLEMS = 100  # that are logged; `pgflowd check` prints all
@@ -155,8 +70,9 @@ class Reloader:
         self._flows: list[ServedFlow] = []  # of the code that is served
         self._versions: dict[str, dict[str, int | None]] = {}  # by name: see ServeVersions
         self._shapes: dict[str, Any] = {}  # by name: of the code that is served
-        self._check: DefinitionCheck | None = None
-        self._found = Discovered()  # while they are checked
+        self._found = Discovered()  # while the database is asked about `_changed` and `_others`
+        self._changed: list[Code] = []
+        self._others: list[Code] = []
 
     def tick(self) -> None:
         """Continue the discovery, and take its result when it is done."""
@@ -165,34 +81,14 @@ class Reloader:
             if self.discovery.is_done:
                 self._is_discovering = False
                 self._on_discovered()
-        elif self._check is not None:
-            self._check.go_on()
-            if self._check.is_done:
-                check, self._check = self._check, None
-                self._take(self._found, check.problems, check.unserved)
-
-    @property
-    def due(self) -> float | None:
-        """When the discovery, or the check behind it, has used up its time."""
-        return self._check.due if self._check is not None else self.discovery.due
-
-    def receive(self, process: ChildProcess, message: Message) -> None:
-        """A part of the answer of a discovery or check."""
-        if self._check is not None and process.kind is CHECK:
-            self._check.receive(process, message)
-        else:
-            self.discovery.receive(process, message)
-
-    def on_check_ended(self, process: ChildProcess) -> None:
-        if self._check is not None:
-            self._check.on_end(process)
 
     def begin(self) -> None:
         """Read the config (at a reload), and start a discovery."""
-        self._supervisor.restore_directory()
-        self._supervisor.control.begin_reload()
-        if self._supervisor.tree.phase is not DaemonPhase.DISCOVERING:
-            self._supervisor.announcer.reloading()
+        supervisor = self._supervisor
+        supervisor.restore_directory()
+        supervisor.control.begin_reload()
+        if supervisor.tree.phase is not DaemonPhase.DISCOVERING:
+            supervisor.manager.notifier.reloading()
             try:
                 self._next_settings = self._kept(self._reread())
             except ConfigError as error:
@@ -202,7 +98,7 @@ class Reloader:
                 text = f"the config cannot be read: {type(error).__name__}: {error}"
                 self._refuse([Problem("E901", text)])
                 return
-        self.discovery = Discovery(self._next_settings, self._supervisor.children)
+        self.discovery = Discovery(self._next_settings, supervisor.children)
         self.discovery.go_on()
         self._is_discovering = True
 
@@ -220,37 +116,72 @@ class Reloader:
         )
 
     def _on_discovered(self) -> None:
-        if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+        """Take what was found; a reload first has changed flows checked."""
+        if self._supervisor.tree.is_ending:
             return
-        found = self.discovery.result()
+        self._found = found = self.discovery.result()
         known = [
             flow
             for flow in found.flows
             if flow.entry not in found.broken and flow.slug in self._shapes
         ]
-        changed = [
-            flow.code
-            for flow in known
-            if changes_between(self._shapes[flow.slug], flow.shape or {})
-        ]
-        names = {code.name for code in changed}
-        others = [flow.code for flow in known if flow.slug in self._versions.keys() - names]
-        if (not changed and not others) or self._next_settings.pgflowd.definitions == "recreate":
-            self._take(found, {}, {})
-            return
-        self._found = found
-        self._check = DefinitionCheck(
-            self._next_settings, self._supervisor.children, changed, others
-        )
+        changed = [f for f in known if changes_between(self._shapes[f.slug], f.shape or {})]
+        names = {flow.slug for flow in changed}
+        others = [flow for flow in known if flow.slug in self._versions.keys() - names]
+        self._changed = [flow.code for flow in changed]
+        self._others = [flow.code for flow in others]
+        if self._next_settings.pgflowd.definitions != "recreate" and (changed or others):
+            self._check()
+        else:
+            self._take({}, {})
 
-    def _take(
-        self,
-        found: Discovered,
-        refused: Mapping[str, Problem],
-        unserved: Mapping[str, Problem],
-    ) -> None:
+    def _check(self) -> None:
+        """Ask the database, in a process of its own (`processes.discovery`), whether flows whose
+        shape has changed can be served, and other versions, before their workers are replaced."""
+        settings = self._next_settings
+        limit_s = settings.database.connect_timeout_s + settings.database.statement_timeout_s
+        codes = [*self._changed, *self._others]
+        main = partial(discovery.check_definitions, settings=settings, codes=codes)
+        try:
+            self._supervisor.children.start(CHECK, "", main, limit_s=limit_s)
+        except OSError as error:
+            self._on_check_failed(f"no process could be started: {error}")
+
+    def on_check_ended(self, process: ChildProcess) -> None:
+        """The process has ended, with a whole answer or not."""
+        if process.kill_reason:
+            self._on_check_failed("the database did not answer in time")
+            return
+        try:
+            found, error = loads("".join(process.found)) if process.status == 0 else (None, None)
+            if found is None:
+                why = error or "the check has failed"
+                self._on_check_failed(f"the database could not be asked: {why}")
+                return
+            answers = {each.name: found[each.name] for each in [*self._changed, *self._others]}
+            refused = {
+                name: Problem(**problem) for name, (problem, _) in answers.items() if problem
+            }
+            unserved = {
+                slug: Problem(**problem)
+                for _, versions in answers.values()
+                for slug, problem in versions.items()
+            }
+        except (ValueError, TypeError, LookupError):
+            self._on_check_failed("the check of its definition gave no whole answer")
+            return
+        self._take(refused, unserved)
+
+    def _on_check_failed(self, why: str) -> None:
+        """The changed flows count as refused: what works goes on."""
+        names = [code.name for code in self._changed]
+        remedy = "pgflowd reload"
+        self._take({name: Problem("E301", f"{name}: {why}", None, remedy) for name in names}, {})
+
+    def _take(self, refused: Mapping[str, Problem], unserved: Mapping[str, Problem]) -> None:
         """Apply what was found; flows and versions that it cannot serve keep the code they have."""
-        if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+        supervisor, found = self._supervisor, self._found
+        if supervisor.tree.is_ending:
             return
         for flow in found.flows:
             if problem := refused.get(flow.slug):
@@ -268,20 +199,26 @@ class Reloader:
             problems += _unknown_flows(self._next_settings, flows, self._only)
         if self._only:
             flows = [flow for flow in flows if flow.slug in self._only]
-        if self._supervisor.tree.phase is DaemonPhase.DISCOVERING and not broken:
+        if supervisor.tree.phase is DaemonPhase.DISCOVERING and not broken:
             problems += _all_disabled(self._next_settings, flows)
         fatal = [each for each in problems if each.code in {"E108", "E111", "E415"}]
         if fatal:
             self._refuse(fatal)
             return
         for problem in self._warnings + problems:
-            self._supervisor.announcer.log_problem(problem)
+            supervisor.log_problem(problem)
         errors = [problem for problem in problems if not problem.is_warning]
         errors += [Problem(each.code, each.text) for each in kept]
-        status = self._supervisor.status
-        status.warnings = self._warnings + _still_running(self._supervisor.tree, broken)
+        status, settings = supervisor.status, self._next_settings
+        status.warnings = self._warnings + _still_running(supervisor.tree, broken)
         status.answer = self._warnings + errors
-        self._apply(self._next_settings, flows, broken)
+        without = {each.entry for each in broken}
+        self._flows = [*flows, *(flow for flow in self._flows if flow.entry in without)]
+        supervisor.settings = settings
+        specs = [spec for spec in self._worker_specs(flows) if spec.id not in without]
+        supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
+        supervisor.log.retune(settings.logging)
+        supervisor.happen(on_discovered, [*single_specs(settings), *specs], broken)
 
     def _kept_versions(
         self, unserved: Mapping[str, Problem], broken: Collection[str]
@@ -294,19 +231,6 @@ class Reloader:
                 text = f"{problem.text}; {problem.next}"
                 found.append(BrokenEntry(child.id, problem.code, text))
         return found
-
-    def _apply(
-        self, settings: Settings, flows: Sequence[ServedFlow], broken: Sequence[BrokenEntry]
-    ) -> None:
-        supervisor = self._supervisor
-        kept = {each.entry for each in broken}
-        self._flows = [*flows, *(flow for flow in self._flows if flow.entry in kept)]
-        supervisor.settings = settings
-        specs = [spec for spec in self._worker_specs(flows) if spec.id not in kept]
-        supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
-        supervisor.log.retune(settings.logging)
-        wanted = [*single_specs(settings), *specs]
-        supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
 
     @property
     def old_versions(self) -> dict[str, tuple[str, int]]:
@@ -325,10 +249,9 @@ class Reloader:
             return
         supervisor = self._supervisor
         base = [flow for flow in self._flows if flow.slug == name]
-        if base and supervisor.tree.phase not in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
+        if base and not supervisor.tree.is_ending:
             known = [id for id, flow in supervisor.served.items() if flow.name == name]
-            wanted = self._worker_specs(base)
-            supervisor.do(on_versions(supervisor.tree, known, wanted, supervisor.now()))
+            supervisor.happen(on_versions, known, self._worker_specs(base))
 
     def _worker_specs(self, flows: Sequence[ServedFlow]) -> list[ChildSpec]:
         """The workers of these flows, one for each version that is to be served."""
@@ -342,13 +265,13 @@ class Reloader:
         """Change nothing; at the start, end the daemon."""
         supervisor = self._supervisor
         for problem in problems:
-            supervisor.announcer.log_problem(problem)
-        supervisor.announcer.on_reload_refused(problems)
+            supervisor.log_problem(problem)
+        supervisor.control.report_refused(problems)
         supervisor.status.warnings = [_refused(problem) for problem in problems]
         if supervisor.tree.phase is DaemonPhase.DISCOVERING:
             supervisor.code = EXIT_CANNOT
         else:
-            supervisor.do(on_reload_refused(supervisor.tree, supervisor.now()))
+            supervisor.happen(on_reload_refused)
 
 
 def _all_disabled(settings: Settings, flows: Sequence[ServedFlow]) -> list[Problem]:

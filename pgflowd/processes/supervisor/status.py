@@ -1,5 +1,5 @@
 """
-The state of the daemon as a status document and as metrics.
+The state of the daemon as a status document and as metrics, and for the service manager.
 
 Counters continue when a child is replaced: the counts of its earlier processes are kept.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from pgflowd.core.documents.daemon import StatusProblem
 from pgflowd.core.documents.daemon_status import (
     ChildFacts,
     DaemonFacts,
+    is_cut_off,
     is_sound,
     problems_of_children,
     state_of,
@@ -31,8 +32,9 @@ from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.kinds import SWEEPER
-from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
 from pgflowd.errors import Problem
+from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 _dumps = Encoder(default=str)
 _OF_SLEEPING = ("import_s", "problems")  # the numbers that are true of a sleeping worker
+STOPPING = {"error": "the daemon is stopping", "code": "E411"}  # to who waits for a reload
 LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
 
@@ -52,7 +55,7 @@ class StatusReporter:
         self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
         self.answer: list[Problem] = []  # the same and all errors, for the answer
-        self.restarts: dict[str, Counter[str]] = {}  # by child, and kind of reason
+        self.restarts = defaultdict[str, Counter[str]](Counter)  # by child, and kind of reason
         self.reloads: Counter[str] = Counter()
         self._supervisor = supervisor
         self._counters: dict[str, dict[str, Any]] = {}
@@ -144,12 +147,84 @@ def _late_s(worker: WorkerSettings) -> float:
     return max(LATE_MIN_S, worker.poll_max_s if is_polling else worker.notify_fallback_s)
 
 
-def problem_json(problem: Problem) -> dict[str, Any]:
-    """Return a problem as status and answers show it."""
-    return {
-        "code": problem.code,
-        "flow": None,
-        "text": problem.text,
-        "place": problem.place,
-        "next": problem.next,
-    }
+# Notifies the service manager.
+#
+# It sends the status, extends the time limit while the daemon starts or stops, and feeds the
+# watchdog once per round of the loop, which has just checked every child
+# (docs/background/supervision.md, rule 48). It decides nothing and never waits.
+EXTEND_INTERVAL_S = 5.0  # well within the extension
+EXTENSION_S = 20.0  # that each message asks of the service manager
+CHECK_S = 1.0  # while the daemon starts or stops; its status changes often
+REST_S = 5.0  # otherwise: with hundreds of flows it takes some milliseconds
+
+
+class ServiceManager:
+    """The service manager, as the supervisor uses it."""
+
+    def __init__(self, supervisor: SupervisorLoop) -> None:
+        self._supervisor = supervisor
+        self.notifier = Notifier()
+        self._feed_at = 0.0
+        self._extend_at = 0.0
+        self._summary_at = 0.0
+        self._last_summary = ""
+
+    @property
+    def due(self) -> float | None:
+        """When the service manager needs the next message."""
+        moments = [self._feed_at] if self.notifier.watchdog_s is not None else []
+        if self._is_busy():
+            moments.append(time.monotonic() + CHECK_S)
+        return min(moments, default=None)
+
+    def tick(self, now: float) -> None:
+        """Send what is due; the loop has just checked every child."""
+        self.notifier.flush()
+        watchdog_s = self.notifier.watchdog_s
+        if watchdog_s is not None and self._feed_at <= now:
+            self.notifier.alive()
+            self._feed_at = now + watchdog_s / 3
+        if self._is_busy() and self._extend_at <= now:
+            self.notifier.extend(EXTENSION_S)
+            self._extend_at = now + EXTEND_INTERVAL_S
+        if self.notifier.is_heard and self._summary_at <= now:
+            self._summary_at = now + (CHECK_S if self._is_busy() else REST_S)
+            summary = self._summary()
+            if summary != self._last_summary:
+                self._last_summary = summary
+                self.notifier.status(summary)
+
+    def announce(self, what: Announcement) -> None:
+        """Report, to the log too, that the daemon is ready or ends."""
+        self._extend_at = 0.0
+        log = self._supervisor.log
+        if what is Announcement.READY:
+            log.info("supervisor.ready", took_s=self._supervisor.status.up_s)
+            self.notifier.ready(self._summary())
+            return
+        log.info(f"supervisor.{what.value}")
+        self.notifier.stopping(what.value)
+        self._supervisor.control.answer_all_reloads(STOPPING)
+
+    def on_reloaded(self) -> None:
+        """A reload is over, done or refused."""
+        if self._supervisor.tree.was_ready:
+            self.notifier.ready(self._summary())
+
+    def _is_busy(self) -> bool:
+        """Whether the service manager waits for a start, a stop or a reload."""
+        tree = self._supervisor.tree
+        reloads = self._supervisor.control.awaits_reload
+        return not tree.was_ready or tree.phase is DaemonPhase.STOPPING or reloads
+
+    def _summary(self) -> str:
+        tree = self._supervisor.tree
+        alive = self._supervisor.children.alive.values()
+        cut_off = is_cut_off(process.numbers for process in alive)
+        state = self._supervisor.status.state()
+        if cut_off or any(child.waiting_for for child in tree.children):
+            return f"{state}: waiting for the database"
+        up = sum(child.state is ChildState.UP for child in tree.workers)
+        asleep = sum(child.state is ChildState.ASLEEP for child in tree.workers)
+        others = f", {asleep} asleep" if asleep else ""
+        return f"{state}: {up} of {len(tree.workers)} workers up{others}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg
@@ -45,7 +45,9 @@ from pgflowd.db.waits import (
     sweeper_sleeps,
 )
 from pgflowd.errors import PgflowdError, Problem
-from pgflowd.host.logs import Log
+
+if TYPE_CHECKING:
+    from pgflowd.processes.sweeper.main import Sweeper
 
 # Lets schedules tick: computes their ticks up to the database's time, and has it start the runs.
 #
@@ -64,12 +66,8 @@ class Ticks:
         self._execute = execute
         self._counters = counters
         self._failed: set[str] = set()  # schedules that could not start runs, in this look
-        self._problems: list[Problem] = []
+        self.problems: list[Problem] = []
         self._together = whole(TOGETHER)
-
-    @property
-    def problems(self) -> list[Problem]:
-        return self._problems
 
     def do(self, conn: psycopg.Connection[Any]) -> int:
         """Let those tick that are due; return how many have."""
@@ -100,12 +98,12 @@ class Ticks:
     def check(self, conn: psycopg.Connection[Any]) -> None:
         """Note which schedules do not start their runs."""
         found = self._execute(conn, schedule_troubles())
-        self._problems = []
+        self.problems = []
         if found:
             name, why = found[0]
             have = f"{counted(len(found), 'schedule')} {'has' if len(found) == 1 else 'have'}"
             text = f"{have} not started a run in time; {name}: {why}"
-            self._problems = [Problem("E327", text, "database", NEXT)]
+            self.problems = [Problem("E327", text, "database", NEXT)]
 
     def _plan(self, conn: psycopg.Connection[Any], due: DueSchedule) -> PlannedTicks | None:
         """What it is to start; one that cannot be read is postponed."""
@@ -125,11 +123,6 @@ class Ticks:
         self._counters.count(SCHEDULE_TICKS, name, "failed")
 
 
-def is_of_schedule(detail: str) -> bool:
-    """Whether a notice about what could not be done is about a schedule."""
-    return "schedule" in json.loads(detail)
-
-
 MAX_ROWS = 100  # waits, signals and runs, of one call; of runs, a hundred times as many tasks
 PAUSES_S = (0.25, 30.0)  # until a kind is tried again whose call failed
 FAILED_S = 0.5  # until schedules are looked at again whose ticks failed
@@ -145,13 +138,12 @@ TOO_MUCH = "cancel it, or raise [database] statement_timeout and reload; it is t
 class DueWork:
     """The looks, and the tasks that could not be freed."""
 
-    def __init__(self, longest_s: float, execute: Callable[..., Any], log: Log) -> None:
-        self._execute = execute
-        self._log = log
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._execute, self._log = sweeper.execute, sweeper.log
         self._undos: list[dict[str, Any]] = []  # that have ended, by the current call
-        self._looks = DueLooks(longest_s)
+        self.looks = DueLooks(sweeper.settings.recovery.recovery_interval_s)
         self.counters = Counters(SCHEDULE_TICKS, UNDO_RUNS)
-        self._ticks = Ticks(execute, self.counters)
+        self.ticks = Ticks(sweeper.execute, self.counters)
         self._sweeper_id = uuid4()
         self._not_done: dict[
             tuple[str, str | None, int | None], tuple[float, str]
@@ -159,20 +151,10 @@ class DueWork:
         self._again_s: float | None = None  # until what was postponed last is tried again
         self._kinds: dict[str, PartState] = {}  # those that have a call of their own
 
-    @property
-    def look_at(self) -> float:
-        return self._looks.look_at
-
-    def connected(self, now: float) -> None:
-        self._looks.connected(now)
-
-    def on_notification(self, now: float) -> None:
-        self._looks.rung(now)
-
     def on_not_done(self, detail: str) -> None:
         """The database could not free a task, start or end a run, or let a schedule tick."""
-        if is_of_schedule(detail):
-            self._ticks.on_not_started(detail)
+        if "schedule" in json.loads(detail):
+            self.ticks.on_not_started(detail)
             return
         task = not_done(detail)
         self._again_s = task.again_s
@@ -188,21 +170,17 @@ class DueWork:
         lately = {task: each for task, each in self._not_done.items() if each[0] > now}
         self._not_done = lately
         if not lately:
-            return self._ticks.problems
+            return self.ticks.problems
         (run_id, step, index), (_, why) = next(reversed(lately.items()))
         name = short_id(run_id) if step is None else f"{short_id(run_id)}/{step}#{index}"
         text = f"{counted(len(lately), 'task or run')} cannot go on although its time has come; the"
         text += f" last one, {name}: {why}"
         remedy = TRY_AGAIN if self._again_s is None else TOO_MUCH + duration(self._again_s)
-        return [Problem("E324", text, "database", remedy), *self._ticks.problems]
-
-    def check_schedules(self, conn: psycopg.Connection[Any]) -> None:
-        """Note which of them do not start their runs, for `problems`."""
-        self._ticks.check(conn)
+        return [Problem("E324", text, "database", remedy), *self.ticks.problems]
 
     def do(self, conn: psycopg.Connection[Any]) -> BaseException | None:
         """Look; then put the row up, take it down, or leave it. Return why a kind is not done."""
-        looks = self._looks
+        looks = self.looks
         began_at = time.monotonic()
         if looks.writers:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
@@ -213,7 +191,7 @@ class DueWork:
         if look.has_ticks:
             ticked, again_s = 0, LOCKED_S
             try:
-                ticked = self._ticks.do(conn)
+                ticked = self.ticks.do(conn)
             except (psycopg.Error, PgflowdError) as error:
                 if conn.closed:
                     raise

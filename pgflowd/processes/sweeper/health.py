@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -29,7 +29,14 @@ from pgflowd.core.server_connections import (
     queue_problem,
     snapshot_problem,
 )
-from pgflowd.core.sweeper import RowTimes
+from pgflowd.core.sweeper import (
+    PruneSchedule,
+    RowTimes,
+    SweeperPart,
+    growth_problem,
+    may_be_too_large,
+)
+from pgflowd.core.text import counted, short_id
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.daemons import (
     oldest_snapshots,
@@ -39,14 +46,16 @@ from pgflowd.db.daemons import (
     tell_core,
     tell_daemon,
 )
+from pgflowd.db.errors import sqlstate_of
 from pgflowd.db.flows import roll_up_minutes, unserved_queues
 from pgflowd.db.query import Query, execute
+from pgflowd.db.runs import kept, prune_expired
 from pgflowd.db.schema import replaced_functions, replaced_problem, status
 from pgflowd.db.waits import due_late, undecided_tasks, waiting_tasks
-from pgflowd.errors import AccessDenied, DatabaseError, Problem
-from pgflowd.host.channel import Channel
-from pgflowd.host.logs import Log
-from pgflowd.processes.service import DatabaseLink, Service
+from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError, Problem
+
+if TYPE_CHECKING:
+    from pgflowd.processes.sweeper.main import Sweeper
 
 PAUSE_S = 2.0  # between two looks at a server that refuses connections
 CORE_PAUSE_S = 30.0  # between two comparisons of the functions of schema pgflow
@@ -56,16 +65,13 @@ MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 class DatabaseHealth:
     """What was measured, and what is wrong."""
 
-    def __init__(self, service: Service, link: DatabaseLink, log: Log) -> None:
-        self._service = service
-        self._link = link
-        self._log = log
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._sweeper, self._service, self._log = sweeper, sweeper.service, sweeper.log
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
         self._is_exposed = False
         self._problems: list[Problem] = []
         self._looked_at = self._core_at = 0.0
         self._core_problem: list[Problem] = []
-        self.look_at = float("inf")  # beside the looks before sweeps
 
     def prepare(self, conn: psycopg.Connection[Any]) -> None:
         """Read what stays the same during a connection. Workers check whether it suffices."""
@@ -82,12 +88,14 @@ class DatabaseHealth:
 
     def on_refused(self, now: float) -> None:
         """The server had no free connection for a child: look who has them."""
-        self.look_at = min(self.look_at, max(now, self._looked_at + PAUSE_S))
+        state = self._sweeper.parts[SweeperPart.HEALTH]
+        state.at = min(state.at, max(now, self._looked_at + PAUSE_S))
 
     def look(self, conn: psycopg.Connection[Any], others: Sequence[Problem]) -> None:
         """Measure the database, and report its problems, with these others."""
-        self.look_at, self._looked_at = float("inf"), time.monotonic()
-        with self._link.limited(conn), translated(conn):
+        self._looked_at = time.monotonic()
+        self._sweeper.rest(SweeperPart.HEALTH)
+        with self._sweeper.link.limited(conn), translated(conn):
             problems = [*self._measure(conn), *self._core(conn), *_obstacles(conn), *others]
         known = {each.code for each in self._problems}
         for problem in problems:
@@ -168,13 +176,9 @@ def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
 class DaemonRow:
     """The parts that have come, and when the next are asked for."""
 
-    def __init__(
-        self, interval_s: float, channel: Channel, execute: Callable[..., Any], log: Log
-    ) -> None:
-        self.times = RowTimes(interval_s)
-        self._channel = channel
-        self._execute = execute
-        self._log = log
+    def __init__(self, sweeper: Sweeper) -> None:
+        self.times = RowTimes(sweeper.settings.recovery.recovery_interval_s)
+        self._sweeper, self._log = sweeper, sweeper.log
         self._parts: list[str] = []
         self._status: dict[str, Any] | None = None  # that is to be written
         self._is_refused = False
@@ -198,14 +202,14 @@ class DaemonRow:
         now = time.monotonic()
         if (query := self._take()) and not self._is_refused:
             try:
-                self._execute(conn, query)
+                self._sweeper.execute(conn, query)
             except (AccessDenied, DatabaseError) as error:
                 self._is_refused = True
                 text = f"the row of this daemon cannot be written: {error.text}"
                 fields = {"code": error.code, "error": text, "next": error.next}
                 self._log.warning("sweeper.problem", **fields)
         if now >= self.times.ask_at:
-            self._channel.send(StatusWanted())
+            self._sweeper.service.channel.send(StatusWanted())
             self.times.asked(now)
 
     def last(self) -> Query[None] | None:
@@ -231,17 +235,70 @@ ROLL_UP_EVERY_S = 3600.0
 class Statistics:
     """The numbers of the last look, and when minutes are added up next."""
 
-    def __init__(self, numbers: dict[str, Any], execute: Callable[..., Any]) -> None:
-        self._numbers, self._execute = numbers, execute
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._sweeper = sweeper
         self._roll_up_at = 0.0
         self.problems: list[Problem] = []
 
     def look(self, conn: psycopg.Connection[Any]) -> None:
         """Look after a sweep."""
-        self._numbers["waiting"] = self._execute(conn, waiting_tasks())
-        self._numbers["unserved"] = self._execute(conn, unserved_queues())
-        self._numbers["due_late_s"] = self._execute(conn, due_late())
-        self.problems = [problem_of(each) for each in self._execute(conn, undecided_tasks())]
+        self._sweeper.rest(SweeperPart.STATISTICS)
+        numbers, execute = self._sweeper.service.numbers, self._sweeper.execute
+        numbers["waiting"] = execute(conn, waiting_tasks())
+        numbers["unserved"] = execute(conn, unserved_queues())
+        numbers["due_late_s"] = execute(conn, due_late())
+        self.problems = [problem_of(each) for each in execute(conn, undecided_tasks())]
         if time.monotonic() >= self._roll_up_at:
-            self._execute(conn, roll_up_minutes())
+            execute(conn, roll_up_minutes())
             self._roll_up_at = time.monotonic() + ROLL_UP_EVERY_S
+
+
+# Deletes what is older than the settings of retention, a part at a time, and tells when a database
+# grows without one (W326), or when deleting fails (E325). `core.sweeper` decides when it does the
+# next part.
+TRY_AGAIN = "it is tried again; `pgflowd runs prune --older-than 30d` shows the same error"
+TOO_LARGE = "it is tried again each hour; raise [database] statement_timeout"
+
+
+class Pruning:
+    """The parts, and what is wrong."""
+
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._sweeper = sweeper
+        self.schedule = PruneSchedule()
+        self.problem: Problem | None = None
+        self._runs = 0  # deleted since it began at the oldest one
+        self._skipped: Problem | None = None  # of this round
+
+    def do(self, conn: psycopg.Connection[Any]) -> None:
+        """Do the next part. Raise what less at once may mend."""
+        schedule, began_at, known = self.schedule, time.monotonic(), self.problem
+        execute, most = self._sweeper.execute, self._sweeper.most(SweeperPart.PRUNE)
+        try:
+            pruned = execute(conn, prune_expired(schedule.place, most))
+            schedule.pruned(began_at, time.monotonic(), pruned)
+            self._runs += pruned.runs or 0
+            if schedule.place is None:
+                self.problem = self._skipped or growth_problem(execute(conn, kept()))
+                if self._runs:
+                    text = f"{counted(self._runs, 'run')} deleted, older than the retention"
+                    self._sweeper.log.info("sweeper.pruned", count=self._runs, error=text)
+                self._runs, self._skipped = 0, None
+        except (psycopg.Error, PgflowdError) as error:
+            if conn.closed or may_be_too_large(sqlstate_of(error)):
+                raise
+            schedule.failed(time.monotonic())
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            text = f"runs older than the retention cannot be deleted: {why}"
+            self.problem = Problem("E325", text, "database", TRY_AGAIN)
+        if self.problem != known:
+            self._sweeper.parts[SweeperPart.HEALTH].at = time.monotonic()
+
+    def skip(self, conn: psycopg.Connection[Any], why: str) -> None:
+        """Leave out the next run: it cannot be deleted alone."""
+        now = time.monotonic()
+        pruned = self._sweeper.execute(conn, prune_expired(self.schedule.place, 1, is_skipped=True))
+        self.schedule.pruned(now, now, pruned)
+        name = "a run" if pruned.place is None else f"run {short_id(pruned.place.after_run)}"
+        text = f"{name} with all that belongs to it takes too long to be deleted: {why}"
+        self._skipped = self.problem = Problem("E325", text, "database", TOO_LARGE)
