@@ -293,46 +293,7 @@ class UnreadableMessage:
     why: str
 
 
-KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind
-    for kind in (
-        Ready,
-        Waiting,
-        Heartbeat,
-        Wake,
-        Follow,
-        MakeRoom,
-        HaveRoom,
-        Failed,
-        Leaving,
-        FallingAsleep,
-        Released,
-        Found,
-        Drain,
-        QuickStop,
-        WorkerStarted,
-        WorkerStopped,
-        WorkerStanding,
-        SleepIfIdle,
-        Asleep,
-        Awake,
-        LookAtQueues,
-        LookAtDue,
-        NextDue,
-        ServeVersions,
-        LookAtVersions,
-        LookAtDaemons,
-        StatusWanted,
-        StatusPart,
-        ConnectionsLeft,
-        ConnectionRefused,
-        ConnectionWanted,
-        ConnectionGranted,
-        ConnectionReturned,
-        StayingAwake,
-        WorkerEnded,
-    )
-}
+KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
 
 
 def _classes(wanted: Any) -> tuple[type, ...]:

@@ -49,8 +49,11 @@ def main(channel: Channel, settings: Settings, entry: str, *, is_silent: bool = 
         for number in (0, 1, 2):
             os.dup2(nothing, number)
     prepare(settings.pgflowd.python_path, secret_variables(settings))
-    text = _dumps(_found(entry))
-    for part in parts_of(text):
+    return _answer(channel, _found(entry))
+
+
+def _answer(channel: Channel, found: object) -> int:
+    for part in parts_of(_dumps(found)):
         channel.send(Found(part))
     channel.flush_all(10.0)
     return EXIT_ASKED
@@ -83,8 +86,8 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "shape": flow.shape() if is_valid else None,
         "handlers": [asdict(facts) for facts in facts_of(flow.spec)] if is_valid else [],
         "schemas": {each.slug: step_schemas(each) for each in steps if each.codec},
-        "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
-        "waits": any(_waits(step) for step in flow.written.steps),
+        "opens_connections": any(map(_opens_connection, flow.written.steps)),
+        "waits": any(map(_waits, flow.written.steps)),
         "problems": [asdict(problem) for problem in problems],
     }
 
@@ -145,20 +148,12 @@ def check_definitions(channel: Channel, settings: Settings, codes: Sequence[Code
     url, is_pooled = read(database.url), bool(database.listen_url)
     try:
         with connect(url, name=name, limits=limits_of(database), pooled=is_pooled) as conn:
-            text = _dumps([_changes_of(conn, codes, settings.pgflowd.definitions), None])
+            found = {}
+            for code in codes:
+                refused = definitions.refusal(conn, code, settings.pgflowd.definitions)
+                unserved = definitions.unserved_flows(conn, code)
+                problems = {slug: asdict(problem) for slug, problem in unserved.items()}
+                found[code.name] = [refused and asdict(refused), problems]
     except (psycopg.Error, PgflowdError) as error:
-        text = _dumps([None, failure_of(error)[1]])
-    for part in parts_of(text):
-        channel.send(Found(part))
-    channel.flush_all(10.0)
-    return EXIT_ASKED
-
-
-def _changes_of(conn: psycopg.Connection[Any], codes: Sequence[Code], mode: str) -> dict[str, Any]:
-    found = {}
-    for code in codes:
-        refused = definitions.refusal(conn, code, mode)
-        unserved = definitions.unserved_flows(conn, code)
-        problems = {slug: asdict(problem) for slug, problem in unserved.items()}
-        found[code.name] = [refused and asdict(refused), problems]
-    return found
+        return _answer(channel, [None, failure_of(error)[1]])
+    return _answer(channel, [found, None])

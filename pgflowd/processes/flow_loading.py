@@ -9,7 +9,6 @@ user code; never call it in supervisor or worker.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib
 import importlib.util
@@ -17,9 +16,8 @@ import marshal
 import os
 import re
 import sys
-import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -42,23 +40,13 @@ from pgflowd.flow import Flow
 _MAGIC = importlib.util.MAGIC_NUMBER
 _CHECKED = (0b11).to_bytes(4, "little")  # it has a hash, which others shall compare, too
 _HEAD = 16
-
-
-def install() -> None:
-    """Load the users' own modules so, from now on, in this process and its forks."""
-    if _Finder not in sys.meta_path:
-        sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
+_LIBRARIES = f"{Path(os.__file__).parent}/", f"{Path(__file__).parent.parent}/"
 
 
 def is_library(filename: str) -> bool:
     """Whether a file is Python's, ours, or was installed; all others are the users' own."""
     outside = any(part in {"site-packages", "dist-packages"} for part in Path(filename).parts)
-    return outside or filename.startswith(("<", *_libraries()))
-
-
-@functools.cache
-def _libraries() -> tuple[str, ...]:
-    return f"{sysconfig.get_path('stdlib')}/", f"{Path(__file__).parent.parent}/"
+    return outside or filename.startswith(("<", *_LIBRARIES))
 
 
 class _Finder(PathFinder):
@@ -114,32 +102,30 @@ def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
     here = _directory()
     wanted = [*python_path, *([] if "" in sys.path else here)]
     sys.path[:0] = [path for path in wanted if path not in sys.path]
-    install()
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
 
 
 def load(entry: str) -> list[Flow]:
     """Return the flows that an entry names, imported and not yet checked; after each its undo flow,
     if it has one and is valid."""
-    return [each for flow in _written(entry) for each in _with_undo_flow(flow)]
-
-
-def _written(entry: str) -> list[Flow]:
     name, _, attribute = entry.partition(":")
     module = _import(name)
     if attribute:
-        return [_flow_named(module, attribute)]
-    flows = {id(flow): flow for flow in map(_as_flow, vars(module).values()) if flow}
-    if not flows:
+        written = [_flow_named(module, attribute)]
+    else:
+        flows = {id(flow): flow for flow in map(_as_flow, vars(module).values()) if flow}
+        written = list(flows.values())
+    if not written:
         text, remedy = f"there is no flow in {name}", 'write one: flow = Flow("…"), or @job'
         raise _error("E212", text, _file_of(module), remedy)
-    return list(flows.values())
-
-
-def _with_undo_flow(flow: Flow) -> Iterator[Flow]:
-    yield flow
-    with suppress(FlowError):  # which its check reports
-        if undo_flow := flow.undo_flow:
-            yield undo_flow
+    found = []
+    for flow in written:
+        found.append(flow)
+        with suppress(FlowError):  # which its check reports
+            if undo_flow := flow.undo_flow:
+                found.append(undo_flow)
+    return found
 
 
 def load_flow(entry: str, slug: str) -> Flow:
@@ -154,7 +140,10 @@ def fingerprint(flow: Flow, before: set[str]) -> str:
     """Return a text that changes with the flow's definition and with the files it came from:
     all modules imported since `before`, except libraries."""
     digest = hashlib.sha256(_dumps(flow.shape()).encode())
-    for path in sorted(_own_files(before)):
+    imported = [module for name, module in list(sys.modules.items()) if name not in before]
+    files = [getattr(module, "__file__", None) for module in imported]
+    own = {Path(file) for file in files if isinstance(file, str) and not is_library(file)}
+    for path in sorted(own):
         digest.update(str(path).encode())
         try:
             digest.update(path.read_bytes())
@@ -189,8 +178,10 @@ def _failed(name: str, error: BaseException, why: str) -> FlowError:
     elif hidden := _hidden_variable(error):
         why += f"; the variable {hidden} is a secret of the daemon, hidden from flows"
         remedy = "use ctx.conn() or Client() in handlers, or set another variable"
-    elif isinstance(error, KeyError) and _is_of_environment(error):
-        remedy = f"set the variable {error.args[0]} where the daemon starts"
+    elif isinstance(error, KeyError):
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") == os.__name__:  # `os.environ` raised it
+            remedy = f"set the variable {error.args[0]} where the daemon starts"
     return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
 
 
@@ -200,12 +191,6 @@ def _hidden_variable(error: BaseException) -> str | None:
     own = [frame.line or "" for frame in frames if not is_library(frame.filename)]
     text = "\n".join([_error_text(error), *own])
     return next((name for name in sorted(_hidden) if re.search(rf"\b{name}\b", text)), None)
-
-
-def _is_of_environment(error: KeyError) -> bool:
-    """Whether `os.environ` raised it."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return frame.f_globals.get("__name__") == os.__name__
 
 
 def _flow_named(module: ModuleType, attribute: str) -> Flow:
@@ -269,12 +254,3 @@ def _directory() -> list[str]:
         return [str(Path.cwd())]
     except OSError:
         return []
-
-
-def _own_files(before: set[str]) -> set[Path]:
-    files = set()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name not in before and isinstance(file, str) and not is_library(file):
-            files.add(Path(file))
-    return files

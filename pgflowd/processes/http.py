@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import select
 import socket
 import sys
 import threading
@@ -21,13 +20,13 @@ import time
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pgflowd.core.documents.daemon_status import health_of, is_ready
-from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
-from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
+from pgflowd.core.messages import Failed, Ready
 from pgflowd.core.metrics.exposition import TextFormat, exposition
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
@@ -38,8 +37,8 @@ from pgflowd.host.config import control_path, read
 from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
 from pgflowd.host.logs import Log
 from pgflowd.host.process_use import ProcessUse
+from pgflowd.processes.service import Service, StopRequested
 
-HEARTBEAT_S = 5.0  # a small part of hang_timeout
 KEPT_S = 1.0  # an answer of the supervisor
 ANSWER_S = 2.0  # the supervisor's loop never waits, so one that takes longer hangs
 SOCKET_S = 5.0  # for each piece of a request or an answer
@@ -65,10 +64,13 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
         channel.send(Failed("E504", f"[http] listen = {settings.http.listen}: {why}"))
         channel.flush_all()
         return EXIT_CANNOT
-    server = HttpServer(listener, settings, log)
+    service = Service(channel, settings, log)
+    server = HttpServer(listener, settings, log, service.numbers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    channel.send(Ready())
     try:
-        _live(channel, server)
+        with contextlib.suppress(StopRequested):
+            service.wait_until(inf)
     finally:
         server.shutdown()
         if file is not None:
@@ -76,29 +78,19 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
     return EXIT_ASKED
 
 
-def _live(channel: Channel, server: HttpServer) -> None:
-    """Heartbeats, until the supervisor asks to end or is gone."""
-    channel.send(Ready())
-    heartbeat_s = min(HEARTBEAT_S, server.settings.supervisor.hang_timeout_s / 3)
-    while True:
-        channel.send(Heartbeat({**server.numbers, LOG_RECORDS_DROPPED.key: server.log.lost}))
-        channel.flush()
-        if select.select([channel.fileno()], [], [], heartbeat_s)[0]:
-            orders = channel.receive()
-            if channel.at_end or any(isinstance(each, Drain | QuickStop) for each in orders):
-                return
-
-
 class HttpServer(ThreadingHTTPServer):
     """The connections, and what the supervisor has answered."""
 
-    def __init__(self, listener: socket.socket, settings: Settings, log: Log) -> None:
+    def __init__(
+        self, listener: socket.socket, settings: Settings, log: Log, numbers: dict[str, Any]
+    ) -> None:
         super().__init__(("", 0), Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.settings = settings
         self.log = log
-        self.numbers: dict[str, Any] = {"listen": settings.http.listen, "requests": 0}
+        self.numbers = numbers  # of the heartbeats
+        numbers |= {"listen": settings.http.listen, "requests": 0}
         self._open: dict[socket.socket, bool] = {}  # whether its request was read, the oldest first
         self._lock = threading.Lock()
         self._control = Path(control_path(settings)).absolute()

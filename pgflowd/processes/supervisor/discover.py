@@ -134,7 +134,8 @@ def keep_found(children: Children, process: ChildProcess, message: Found) -> Non
     process.found.append(message.part)
     if sum(map(len, process.found)) > MAX_FOUND:
         process.found.clear()
-        children.kill(process, "E210")
+        if process.id in children.alive:
+            children.kill(process, "E210")
 
 
 class Discovery:
