@@ -42,10 +42,6 @@ class CallSize(NamedTuple):
     def is_whole(self) -> bool:
         return self.size == self.most
 
-    @property
-    def is_single(self) -> bool:
-        return self.size == 1
-
     def cut(self) -> CallSize:
         """After a call that failed: a part of it, one at least."""
         return self._replace(size=smaller(self.size, self.factor))
@@ -131,7 +127,7 @@ class PartState:
         """Try again with less, at once; with one row, without it; else after growing pauses."""
         self.error = error
         if may_be_too_large(sqlstate) and self.portion.most > 1 and not self.put_off:
-            if self.portion.is_single:
+            if self.portion.size == 1:
                 self.put_off = error["text"] or "no reason given"
             self.portion = self.portion.cut()
             self.retry_at = now
@@ -299,53 +295,48 @@ class RowTimes:
 EARLY = 0.5  # of a pause: so much earlier a queue may be looked at together with others
 
 
-@dataclass
-class _Queue:
-    order: Asleep
-    look_at: float
-
-
 class SleepingQueues:
     """The queues by name, and the rows of their workers, which are renewed."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, _Queue] = {}
+        self._orders: dict[str, Asleep] = {}
+        self._look_at: dict[str, float] = {}
 
     @property
     def worker_ids(self) -> list[str]:
-        return [queue.order.worker_id for queue in self._queues.values()]
+        return [order.worker_id for order in self._orders.values()]
 
     @property
     def due(self) -> float:
         """When to look next."""
-        return min((queue.look_at for queue in self._queues.values()), default=float("inf"))
+        return min(self._look_at.values(), default=NEVER)
 
     def add(self, order: Asleep, now: float) -> None:
         """A worker sleeps: look at its queue at once."""
-        self._queues[order.queue] = _Queue(order, now)
+        self._orders[order.queue], self._look_at[order.queue] = order, now
 
     def remove(self, name: str) -> None:
-        self._queues.pop(name, None)
+        self._orders.pop(name, None)
+        self._look_at.pop(name, None)
 
     def look_at_all(self, now: float) -> None:
         """Messages may have come that nobody announced."""
-        for queue in self._queues.values():
-            queue.look_at = now
+        self._look_at = dict.fromkeys(self._orders, now)
 
     def look_by(self, name: str, moment: float) -> None:
         """Look at one of them earlier than planned."""
-        self._queues[name].look_at = min(self._queues[name].look_at, moment)
+        self._look_at[name] = min(self._look_at[name], moment)
 
     def take_due(self, now: float) -> list[Asleep]:
         """Return the queues to look at now, and plan the next look at each."""
         if now < self.due:
             return []
         taken = []
-        for queue in self._queues.values():
-            pause_s = queue.order.look_every_s
-            if queue.look_at <= now + EARLY * pause_s:
-                queue.look_at = now + pause_s
-                taken.append(queue.order)
+        for name, order in self._orders.items():
+            pause_s = order.look_every_s
+            if self._look_at[name] <= now + EARLY * pause_s:
+                self._look_at[name] = now + pause_s
+                taken.append(order)
         return taken
 
 
@@ -393,7 +384,7 @@ class PruneSchedule:
     """The next part, and from where."""
 
     def __init__(self) -> None:
-        self.look_at = float("inf")
+        self.look_at = NEVER
         self.place: RunPlace | None = None
         self._retry_s = 0.0
 

@@ -10,9 +10,9 @@ for each of them.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
 
@@ -20,8 +20,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True)
-class UsedByProcess:
+class UsedByProcess(NamedTuple):
     """What a process uses: its own processor time, that of its ended children, and memory."""
 
     pid: int
@@ -46,34 +45,28 @@ class ProcessUse:
         workers = {flow["pid"]: flow["slug"] for flow in status["flows"]}
         names |= {pid: WORKER.child_id(slug) for pid, slug in workers.items()}
         names.pop(None, None)
-        ticks: dict[str, int] = {}
-        resident: dict[str, float] = {}
+        ticks, resident = defaultdict[str, int](int), defaultdict[str, float](float)
         started: dict[str, tuple[int, int]] = {}
         for seen in _used_by(names, workers):
-            name, own = names.get(seen.pid), seen.ticks
-            is_child, slug = name is not None, workers.get(seen.session)
-            if slug is not None and not is_child:
-                name, own = f"runners {slug}", seen.ticks + seen.ticks_of_children
-            if name is None:
-                continue
-            ticks[name] = ticks.get(name, 0) + own
-            resident[name] = resident.get(name, 0.0) + seen.resident_bytes
-            if is_child:
+            name, slug = names.get(seen.pid), workers.get(seen.session)
+            runners = f"runners {slug}"
+            if name is not None:
+                ticks[name] += seen.ticks
                 started[name] = seen.pid, seen.started_ticks
-            if is_child and slug is not None:
-                runners = f"runners {slug}"
-                started[runners] = started[name]
-                ticks[runners] = ticks.get(runners, 0) + seen.ticks_of_children
+                if slug is not None:
+                    ticks[runners] += seen.ticks_of_children
+                    started[runners] = started[name]
+            elif slug is not None:
+                ticks[runners] += seen.ticks + seen.ticks_of_children
+            if name is not None or slug is not None:
+                resident[name or runners] += seen.resident_bytes
         for name in started:
-            self._add(name, started[name], ticks[name])
+            known, now, before = self._sums.get(name, (started[name], 0, 0))
+            if known != started[name]:
+                now, before = 0, before + now
+            self._sums[name] = started[name], max(now, ticks[name]), before
         seconds = {name: (now + before) / _TICKS for name, (_, now, before) in self._sums.items()}
         return {"process_cpu_seconds": seconds, "process_resident_bytes": resident}
-
-    def _add(self, name: str, started: tuple[int, int], ticks: int) -> None:
-        known, now, before = self._sums.get(name, (started, 0, 0))
-        if known != started:
-            now, before = 0, before + now
-        self._sums[name] = started, max(now, ticks), before
 
 
 def _used_by(names: Container[int], sessions: Container[int]) -> Iterator[UsedByProcess]:

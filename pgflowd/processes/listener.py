@@ -23,16 +23,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.messages import (
-    ConnectionsLeft,
-    Follow,
-    LookAtDaemons,
-    LookAtDue,
-    LookAtVersions,
-    Ready,
-    ServeVersions,
-    Wake,
-)
+from pgflowd.core import messages as msg
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
@@ -65,19 +56,19 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
         if not settings.database.max_connections:
             link = DatabaseLink(service, settings, log, "listener", settings.database.url)
             link.once(lambda conn: _measure(service, conn))
-        service.channel.send(Ready())
+        service.channel.send(msg.Ready())
         while True:
             service.wait_until(time.monotonic() + DUE_POLL_S)
-            service.channel.send(LookAtDue())
+            service.channel.send(msg.LookAtDue())
     except StopRequested:
         return EXIT_ASKED
 
 
 def _measure(service: Service, conn: psycopg.Connection[Any]) -> None:
     """Tell the supervisor how many connections the server has left, and what it serves."""
-    service.channel.send(ConnectionsLeft(execute(conn, server_connections()).left))
+    service.channel.send(msg.ConnectionsLeft(execute(conn, server_connections()).left))
     for name, flows in served_versions(conn):
-        service.channel.send(ServeVersions(name, flows))
+        service.channel.send(msg.ServeVersions(name, flows))
 
 
 def _is_needed(settings: Settings) -> bool:
@@ -175,26 +166,26 @@ class Listener:
 
     def _tell_sweeper(self) -> None:
         """Something may be due. Tell it again if the channel is full, or if nothing is heard."""
-        is_told = self._service.channel.send(LookAtDue())
+        is_told = self._service.channel.send(msg.LookAtDue())
         pause_s = MIN_HOLD_S if not is_told else float("inf") if self._is_listening else DUE_POLL_S
         self._tell_at = time.monotonic() + pause_s
 
     def _on_notification(self, payload: str) -> None:
         if run_id := requested_run(payload):
-            self._service.channel.send(Follow(run_id))
+            self._service.channel.send(msg.Follow(run_id))
             return
         if payload == VERSIONS_CHANGED:
-            self._service.channel.send(LookAtVersions())
+            self._service.channel.send(msg.LookAtVersions())
             return
         if payload == DAEMONS_LOOKED_AT:
-            self._service.channel.send(LookAtDaemons())
+            self._service.channel.send(msg.LookAtDaemons())
             return
         self._service.numbers["last_notification_at"] = time.time()
         if self._throttle.may_pass(payload, time.monotonic()):
             self._wake(payload)
 
     def _wake(self, queue: str | None) -> None:
-        if not self._service.channel.send(Wake(queue)) and queue is not None:
+        if not self._service.channel.send(msg.Wake(queue)) and queue is not None:
             self._throttle.hold(queue, time.monotonic())
 
 

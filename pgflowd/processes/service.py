@@ -27,17 +27,9 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from pgflowd.core import messages as msg
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.messages import (
-    ConnectionRefused,
-    Drain,
-    Heartbeat,
-    Message,
-    QuickStop,
-    Ready,
-    Waiting,
-)
 from pgflowd.core.metrics.counters import portions
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.redact import secrets_in
@@ -70,7 +62,7 @@ class Service:
         self._log = log
         self._heartbeat_s = min(HEARTBEAT_S, settings.supervisor.hang_timeout_s / 3)
         self.numbers: dict[str, Any] = {}
-        self.orders: deque[Message] = deque()  # except those to end
+        self.orders: deque[msg.Message] = deque()  # except those to end
         self._heartbeat_at = 0.0
         self._is_stop_requested = False
         signal.signal(signal.SIGIO, lambda number, frame: self._receive())
@@ -94,7 +86,7 @@ class Service:
         if now >= self._heartbeat_at:
             self.channel.flush()
             for part in portions({**self.numbers, LOG_RECORDS_DROPPED.key: self._log.lost}):
-                self.channel.send(Heartbeat(part))
+                self.channel.send(msg.Heartbeat(part))
             self._heartbeat_at = now + self._heartbeat_s
         nap_s = max(0.0, min(until, self._heartbeat_at) - now)
         ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]
@@ -122,9 +114,9 @@ class Service:
 
     def _receive(self) -> None:
         for message in self.channel.receive():
-            if isinstance(message, Drain | QuickStop):
+            if isinstance(message, msg.Drain | msg.QuickStop):
                 self._is_stop_requested = True
-            elif isinstance(message, Message):
+            elif isinstance(message, msg.Message):
                 self.orders.append(message)
         if self._is_stop_requested or self.channel.at_end:
             raise StopRequested
@@ -155,7 +147,7 @@ class DatabaseLink:
         while True:
             conn = self._connect(prepare)
             if not is_ready:
-                self._service.channel.send(Ready())
+                self._service.channel.send(msg.Ready())
                 is_ready = True
             try:
                 work(conn)
@@ -185,7 +177,7 @@ class DatabaseLink:
         self._note_state("up", server=server.partition(" ")[0])
         if self._failures:
             self._log.info(f"{self._role}.regained", attempts=self._failures)
-            self._service.channel.send(Waiting(None))
+            self._service.channel.send(msg.Waiting(None))
         self._failures = 0
         self._was_up = True
         return self._conn
@@ -202,13 +194,13 @@ class DatabaseLink:
         code, remedy = getattr(error, "code", "E301"), getattr(error, "next", None)
         self._note_state("down", code=code, error=getattr(error, "text", text), next=remedy)
         if is_refused(error):
-            self._service.channel.send(ConnectionRefused())
+            self._service.channel.send(msg.ConnectionRefused())
         errors = self._service.numbers.setdefault("database_errors", {})
         errors[failure] = errors.get(failure, 0) + 1
         if self._failures == 1:
             reconnects = self._service.numbers.get("reconnects", 0) + self._was_up
             self._service.numbers["reconnects"] = reconnects
-            self._service.channel.send(Waiting("database"))
+            self._service.channel.send(msg.Waiting("database"))
         if self._failures == 1 or failure is not DatabaseFailure.RETRY:
             self._service.send_heartbeat_soon()
             level = "warning" if failure is DatabaseFailure.RETRY else "error"

@@ -119,19 +119,20 @@ class TreeTransition:
         if not child.spec.is_worker or child.state is ChildState.STARTING:
             self.quick_stop(child)
         elif child.state is ChildState.UP:
-            limit_s = child.spec.limits.kill_grace_s + STOP_LIMIT_S
-            deadline = None if within_s is None else self.now + within_s + limit_s
-            self.change(child, ChildState.DRAINING, deadline_at=deadline)
-            self.do(SendToChild(child.id, Drain(within_s)))
+            self._send_drain(child, within_s)
 
     def limit_drain(self, within_s: float) -> None:
         """Limit a drain that had no limit."""
         self.set(drain_s=within_s)
         for child in self.tree.children:
             if child.state is ChildState.DRAINING:
-                limit_s = within_s + child.spec.limits.kill_grace_s + STOP_LIMIT_S
-                self.change(child, deadline_at=self.now + limit_s)
-                self.do(SendToChild(child.id, Drain(within_s)))
+                self._send_drain(child, within_s)
+
+    def _send_drain(self, child: ChildEntry, within_s: float | None) -> None:
+        limit_s = child.spec.limits.kill_grace_s + STOP_LIMIT_S
+        deadline = None if within_s is None else self.now + within_s + limit_s
+        self.change(child, ChildState.DRAINING, deadline_at=deadline)
+        self.do(SendToChild(child.id, Drain(within_s)))
 
     def end(self, child: ChildEntry) -> None:
         """A child that was to end has ended."""
@@ -295,7 +296,7 @@ class TreeTransition:
             if crashed:
                 self.give_up(crashed[-1])
                 self.advance()
-            elif not tree.was_ready and _group_was_started(tree):
+            elif not tree.was_ready:
                 self.stop_all(EXIT_CANNOT)
                 self.advance()
         elif (
@@ -305,11 +306,3 @@ class TreeTransition:
         ):
             self.set(was_ready=True)
             self.do(Announce(Announcement.READY))
-
-
-def _group_was_started(tree: Tree) -> bool:
-    return (
-        tree.phase is DaemonPhase.RUNNING
-        or tree.position >= GROUP
-        or all(child.state.is_out for child in tree.workers)
-    )

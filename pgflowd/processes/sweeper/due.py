@@ -89,7 +89,7 @@ class Ticks:
             ticked: list[PlannedTicks] = self._execute(conn, tick(some))
             return ticked
         except (psycopg.Error, PgflowdError) as error:
-            if conn.closed or not self._together.is_single:
+            if conn.closed or self._together.size > 1:
                 self._together = self._together.cut()
                 raise
             self._execute(conn, postpone(some[0].due, failure_of(error)[1], UNREADABLE_S))

@@ -28,23 +28,8 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core import messages as msg
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.messages import (
-    Asleep,
-    Awake,
-    ConnectionRefused,
-    LookAtDaemons,
-    LookAtDue,
-    LookAtQueues,
-    LookAtVersions,
-    Message,
-    ServeVersions,
-    StatusPart,
-    WorkerEnded,
-    WorkerStanding,
-    WorkerStarted,
-    WorkerStopped,
-)
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.sweeper import Parts, SweeperPart
@@ -131,7 +116,7 @@ class Sweeper:
     def leave(self) -> None:
         """Write that the daemon ends, if it does, and close the connection."""
         for order in self.service.orders:
-            if isinstance(order, StatusPart):
+            if isinstance(order, msg.StatusPart):
                 self._row.receive(order)
         self.link.leave(self._row.last())
 
@@ -228,29 +213,29 @@ class Sweeper:
         self.log.write("debug" if is_known else level, "sweeper.failed", **fields)
         return known
 
-    def _obey(self, order: Message, now: float) -> None:
+    def _obey(self, order: msg.Message, now: float) -> None:
         """Note an order; it is carried out when it is due."""
-        if isinstance(order, WorkerStarted):
+        if isinstance(order, msg.WorkerStarted):
             self._workers[order.worker_id] = None
-        elif isinstance(order, WorkerStopped | WorkerEnded):
+        elif isinstance(order, msg.WorkerStopped | msg.WorkerEnded):
             self._workers.pop(order.worker_id, None)
-        if isinstance(order, WorkerEnded):
+        if isinstance(order, msg.WorkerEnded):
             self._recovery.worker_ended(order.worker_id, now)
-        elif isinstance(order, Asleep):
+        elif isinstance(order, msg.Asleep):
             self._sleepers.queues.add(order, now)
-        elif isinstance(order, Awake):
+        elif isinstance(order, msg.Awake):
             self._sleepers.queues.remove(order.queue)
-        elif isinstance(order, LookAtQueues):
+        elif isinstance(order, msg.LookAtQueues):
             self._sleepers.queues.look_at_all(now)
-        elif isinstance(order, LookAtVersions):
+        elif isinstance(order, msg.LookAtVersions):
             self.parts[SweeperPart.VERSIONS].at = now
-        elif isinstance(order, LookAtDue):
+        elif isinstance(order, msg.LookAtDue):
             self._due.looks.rung(now)
-        elif isinstance(order, LookAtDaemons):
+        elif isinstance(order, msg.LookAtDaemons):
             self._row.times.looked_at(now)
-        elif isinstance(order, StatusPart):
+        elif isinstance(order, msg.StatusPart):
             self._row.receive(order)
-        elif isinstance(order, ConnectionRefused):
+        elif isinstance(order, msg.ConnectionRefused):
             self._health.on_refused(now)
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
@@ -267,7 +252,7 @@ class Sweeper:
             query = renew_rows([*self._workers], pause_s / 2)
             for worker_id, own in self.execute(conn, query):
                 told = (own.row, own.queued, own.oldest_queued_s, own.due_in_s, own.oldest_run)
-                self.service.channel.send(WorkerStanding(worker_id, *told))
+                self.service.channel.send(msg.WorkerStanding(worker_id, *told))
         self.parts[SweeperPart.WORKERS].at = time.monotonic() + pause_s
 
     def _refill(self, conn: psycopg.Connection[Any]) -> None:
@@ -279,5 +264,5 @@ class Sweeper:
         """Tell the supervisor which versions of flows are to be served."""
         with self.link.limited(conn):
             for name, flows in served_versions(conn):
-                self.service.channel.send(ServeVersions(name, flows))
+                self.service.channel.send(msg.ServeVersions(name, flows))
         self.rest(SweeperPart.VERSIONS)
