@@ -42,6 +42,7 @@ MAX_WAKES = 10  # per queue and window; further ones find the worker busy with c
 MIN_HOLD_S = 0.05  # by then a full channel has room again
 DUE_POLL_S = 1.0  # while nothing is heard the sweeper is told to look so often
 HEAR_WITHIN_S = 2.0  # a notification that has not arrived by then never will
+HINTS = {VERSIONS_CHANGED: msg.LookAtVersions(), DAEMONS_LOOKED_AT: msg.LookAtDaemons()}
 DEAF = "a pooler is in between, and no notification comes through it"
 DEAF_NEXT = "set [database] listen_url to bypass the pooler"
 _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
@@ -171,14 +172,9 @@ class Listener:
         self._tell_at = time.monotonic() + pause_s
 
     def _on_notification(self, payload: str) -> None:
-        if run_id := requested_run(payload):
-            self._service.channel.send(msg.Follow(run_id))
-            return
-        if payload == VERSIONS_CHANGED:
-            self._service.channel.send(msg.LookAtVersions())
-            return
-        if payload == DAEMONS_LOOKED_AT:
-            self._service.channel.send(msg.LookAtDaemons())
+        run_id = requested_run(payload)
+        if message := msg.Follow(run_id) if run_id else HINTS.get(payload):
+            self._service.channel.send(message)
             return
         self._service.numbers["last_notification_at"] = time.time()
         if self._throttle.may_pass(payload, time.monotonic()):

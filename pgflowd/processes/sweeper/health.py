@@ -124,7 +124,16 @@ class DatabaseHealth:
             "rtt_s": round(rtt_s, 6),
             "clock_skew_s": round(skew_s, 3),
         }
-        return _problems(skew_s, row[1], self._is_exposed)
+        problems = []
+        if abs(skew_s) > MAX_SKEW_S:
+            text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
+            problems.append(Problem("W312", text, "database"))
+        if row[1] == "off":
+            lost = "what was just committed is lost when the server crashes"
+            problems.append(Problem("W315", f"synchronous_commit is off: {lost}", "database"))
+        if self._is_exposed:
+            problems.append(Problem("W316", EXPOSED, "database", EXPOSED_NEXT))
+        return problems
 
     def _core(self, conn: psycopg.Connection[Any]) -> list[Problem]:
         """Find out, now and then, whether another program has replaced functions of ours."""
@@ -139,20 +148,6 @@ class DatabaseHealth:
 _CLOCK_QUERY = """
 select extract(epoch from clock_timestamp())::float8, current_setting('synchronous_commit')
 """
-
-
-def _problems(skew_s: float, commits: str, exposed: bool) -> list[Problem]:
-    """Return what is wrong with the clock and the connection."""
-    problems = []
-    if abs(skew_s) > MAX_SKEW_S:
-        text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
-        problems.append(Problem("W312", text, "database"))
-    if commits == "off":
-        text = "synchronous_commit is off: what was just committed is lost when the server crashes"
-        problems.append(Problem("W315", text, "database"))
-    if exposed:
-        problems.append(Problem("W316", EXPOSED, "database", EXPOSED_NEXT))
-    return problems
 
 
 def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
