@@ -9,6 +9,7 @@ from support.trees import (
     CANNOT,
     CRASH,
     ended,
+    names,
     on_discovered,
     on_exit,
     on_reload,
