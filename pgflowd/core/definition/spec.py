@@ -312,11 +312,8 @@ def arguments_for(
         elif parameter.name in record.input:
             arguments[parameter.name] = record.input[parameter.name]
         elif not parameter.has_default:
-            raise RunError(
-                f"step {step.slug}: dep '{parameter.name}' was skipped and has no default",
-                code="E405",
-                next=f"give it one, such as {parameter.name}=None",
-            )
+            text = f"dep '{parameter.name}' was skipped and has no default"
+            raise _no_argument(step, parameter, text)
     return arguments
 
 
@@ -336,12 +333,14 @@ def undo_arguments(step: StepSpec, original: Original | None, ctx: object) -> di
         elif part in original.parts:
             arguments[parameter.name] = original.parts[part]
         elif not parameter.has_default:
-            raise RunError(
-                f"step {step.slug}: the task has no {part}, and '{parameter.name}' no default",
-                code="E405",
-                next=f"give it one, such as {parameter.name}=None",
-            )
+            text = f"the task has no {part}, and '{parameter.name}' no default"
+            raise _no_argument(step, parameter, text)
     return arguments
+
+
+def _no_argument(step: StepSpec, parameter: Parameter, text: str) -> RunError:
+    remedy = f"give it one, such as {parameter.name}=None"
+    return RunError(f"step {step.slug}: {text}", code="E405", next=remedy)
 
 
 def run_input(step: StepSpec, record: Claimed, fetch_run_input: Callable[[], Any]) -> Any:
@@ -365,7 +364,8 @@ def wait_handler(slug: str, timeout: Time | None, default: Any) -> Callable[[Con
     def wait(ctx: Context) -> Any:
         return ctx.wait_signal(slug, timeout=timeout, default=default)
 
-    return _named(wait, slug)
+    wait.__name__ = wait.__qualname__ = str(slug)
+    return wait
 
 
 def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dict[str, Any]]:
@@ -384,7 +384,8 @@ def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dic
             raise
         return output_of(payload)
 
-    return _named(approve, slug)
+    approve.__name__ = approve.__qualname__ = str(slug)
+    return approve
 
 
 def wait_problems(slug: str, timeout: object, default: object, place: str) -> Iterator[Problem]:
@@ -396,8 +397,3 @@ def wait_problems(slug: str, timeout: object, default: object, place: str) -> It
             encode(default, what="default")
     except RunError as error:
         yield Problem("E209", f"step {slug}: {error.text}", place, error.next)
-
-
-def _named(handler: Callable[[Context], Any], slug: str) -> Callable[[Context], Any]:
-    handler.__name__ = handler.__qualname__ = str(slug)
-    return handler
