@@ -333,14 +333,12 @@ def _hints(typed: Typed, cls: Any) -> dict[str, Any]:
     parameters = getattr(cls, "__parameters__", ())
     if not arguments or len(arguments) != len(parameters):
         return hints
-    given = dict(zip(parameters, arguments, strict=True))
-    return {name: _filled(hint, given) for name, hint in hints.items()}
-
-
-def _filled(hint: Any, given: dict[Any, Any]) -> Any:
-    if isinstance(hint, TypeVar):
-        return given.get(hint, hint)
-    inside = getattr(hint, "__parameters__", ())
-    if not inside or isinstance(hint, type):
-        return hint
-    return hint[tuple(given.get(each, each) for each in inside)]
+    given, found = dict(zip(parameters, arguments, strict=True)), {}
+    for name, hint in hints.items():
+        inside = getattr(hint, "__parameters__", ())
+        if isinstance(hint, TypeVar):
+            hint = given.get(hint, hint)
+        elif inside and not isinstance(hint, type):
+            hint = hint[tuple(given.get(each, each) for each in inside)]
+        found[name] = hint
+    return found
