@@ -117,7 +117,7 @@ def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) ->
             fault, remedy = found or (f"{what} {suspicion}", None)
             raise OutputError(fault, code="E403", next=remedy)
     assert text is not None
-    size = len(text) if text.isascii() or max_bytes is None else len(text.encode("utf-8"))
+    size = len(text) if max_bytes is None or text.isascii() else len(text.encode("utf-8"))
     if max_bytes is not None and size > max_bytes:
         raise OutputError(
             f"{what} has {_readable_size(size)}, more than the {_readable_size(max_bytes)} allowed",

@@ -308,20 +308,13 @@ class Share(Number):
     in_text = re.compile(r"[0-9]{1,9}(\.[0-9]{1,17})?\Z")
 
 
-class Duration(Number):
-    """A number with units of time."""
+class WithUnit(Number):
+    """A number with a unit, such as a duration."""
 
-    kind, suffix, codes = "duration", "_s", ("E103", "E104", "E105")
-    units: ClassVar[str] = ", ".join(SECONDS)
-    example: ClassVar[str] = "30s"
-    pattern: ClassVar[str] = DURATION_PATTERN
-
-    def number(self, written: Any) -> float:
-        return parse_duration(written)
-
-    def written(self, value: Any) -> str:
-        same = value == self.number(self.default)
-        return str(self.default) if same else format_duration(value)
+    codes = ("E103", "E104", "E105")
+    units: ClassVar[str]
+    example: ClassVar[str]
+    pattern: ClassVar[str]
 
     def read(self, given: GivenValue, look_up: LookUp) -> Any:
         raw = given.raw
@@ -344,16 +337,26 @@ class Duration(Number):
         return {"type": "string", "pattern": self.pattern, **more}
 
 
-class Size(Duration):
-    """A number of bytes with a unit."""
+class Duration(WithUnit):
+    kind, suffix = "duration", "_s"
+    units, example, pattern = ", ".join(SECONDS), "30s", DURATION_PATTERN
 
+    def number(self, written: Any) -> float:
+        return parse_duration(written)
+
+    def written(self, value: float) -> str:
+        same = value == self.number(self.default)
+        return str(self.default) if same else format_duration(value)
+
+
+class Size(WithUnit):
     kind, suffix = "size", "_bytes"
     units, example, pattern = "B, KiB, MiB, GiB", "16MiB", SIZE_PATTERN
 
     def number(self, written: Any) -> int:
         return parse_size(written)
 
-    def written(self, value: Any) -> str:
+    def written(self, value: int) -> str:
         return format_size(value)
 
 
