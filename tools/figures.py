@@ -37,7 +37,6 @@ ENGINE_ROOM = (  # what can lose or double a task
     "pgflowd/host/fork",
     "pgflowd/host/process_tree",
     "pgflowd/host/channel",
-    "pgflowd/host/signals",
 )
 ENGINE_SQL = ["claim", "report", "heartbeat", "sweep", "_free"]
 GENERATED_PAGES = ["commands", "config", "log-fields", "metrics", "python-api", "sql", "verbs"]

@@ -8,9 +8,14 @@ from typing import Any
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.supervision import decide, reload
-from pgflowd.core.supervision.actions import Action, LogChild, SendToChild, StartChild
 from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
-from pgflowd.core.supervision.transition import TreeTransition
+from pgflowd.core.supervision.transition import (
+    Action,
+    LogChild,
+    SendToChild,
+    StartChild,
+    TreeTransition,
+)
 from pgflowd.core.supervision.tree import (
     ChildExit,
     ChildSpec,

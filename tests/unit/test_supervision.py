@@ -29,7 +29,10 @@ from support.trees import (
 )
 
 from pgflowd.core.messages import Drain, Failed, Leaving
-from pgflowd.core.supervision.actions import (
+from pgflowd.core.supervision.decide import next_due
+from pgflowd.core.supervision.kinds import DISCOVERY
+from pgflowd.core.supervision.reload import BrokenEntry
+from pgflowd.core.supervision.transition import (
     RESTARTED,
     Announce,
     End,
@@ -38,9 +41,6 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import next_due
-from pgflowd.core.supervision.kinds import DISCOVERY
-from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.tree import (
     MOVES,
     Announcement,

@@ -36,8 +36,8 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.supervision import places
-from pgflowd.core.supervision.actions import SendToChild, StartChild
 from pgflowd.core.supervision.decide import WakeCause, next_due
+from pgflowd.core.supervision.transition import SendToChild, StartChild
 from pgflowd.core.supervision.tree import ChildState, DaemonPhase
 
 A, B, C, D = (f"worker {slug}" for slug in "abcd")

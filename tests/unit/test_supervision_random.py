@@ -35,7 +35,10 @@ from support.trees import (
 )
 
 from pgflowd.core.messages import Drain, FallingAsleep
-from pgflowd.core.supervision.actions import (
+from pgflowd.core.supervision.decide import WakeCause, next_due
+from pgflowd.core.supervision.reload import BrokenEntry
+from pgflowd.core.supervision.transition import (
+    MAX_STARTING,
     Announce,
     Discover,
     End,
@@ -43,9 +46,6 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import WakeCause, next_due
-from pgflowd.core.supervision.reload import BrokenEntry
-from pgflowd.core.supervision.transition import MAX_STARTING
 from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper", "http"]

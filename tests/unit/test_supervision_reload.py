@@ -26,7 +26,6 @@ from support.trees import (
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
-from pgflowd.core.supervision.actions import Discover, End, ReportReload
 from pgflowd.core.supervision.kinds import LISTENER
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -35,6 +34,7 @@ from pgflowd.core.supervision.reload import (
     reloaded_flows,
     with_policy,
 )
+from pgflowd.core.supervision.transition import Discover, End, ReportReload
 from pgflowd.core.supervision.tree import ChildSpec, ChildState, DaemonPhase, Policy
 
 

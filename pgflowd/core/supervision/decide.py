@@ -20,8 +20,7 @@ from pgflowd.core.messages import (
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.supervision import places
-from pgflowd.core.supervision.actions import RESTARTED, KillChild
-from pgflowd.core.supervision.transition import TreeTransition
+from pgflowd.core.supervision.transition import RESTARTED, KillChild, TreeTransition
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
     EXIT_UNREACHABLE,

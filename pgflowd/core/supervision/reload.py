@@ -16,9 +16,8 @@ from typing import Annotated
 
 from pgflowd.core.documents import Hidden
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.actions import Discover, ReportReload
 from pgflowd.core.supervision.kinds import WORKER
-from pgflowd.core.supervision.transition import TreeTransition
+from pgflowd.core.supervision.transition import Discover, ReportReload, TreeTransition
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
     ChildEntry,

@@ -1,5 +1,6 @@
 """
-The transition of the tree at one event: the changed copy, and the actions collected so far.
+The transition of the tree at one event: the changed copy, and the actions collected so far, which
+the supervisor performs in their order.
 
 An event changes children by its methods, and calls `advance`, which keeps the order of starts and
 stops (docs/background/supervision.md, rules 4, 13 and 28): it starts every child that may start,
@@ -9,20 +10,11 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
 from pgflowd.core.supervision import places
-from pgflowd.core.supervision.actions import (
-    Action,
-    Announce,
-    Discover,
-    End,
-    LogChild,
-    SendToChild,
-    StartChild,
-)
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
     GROUP,
@@ -39,6 +31,78 @@ from pgflowd.core.supervision.tree import (
     move,
     new_child,
 )
+
+RESTARTED = "child.restarted"  # the record that is also counted
+
+
+@dataclass(frozen=True)
+class Action:
+    """The base of all actions."""
+
+
+@dataclass(frozen=True)
+class StartChild(Action):
+    """Fork this child."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class SendToChild(Action):
+    """Ask this child to end, or for its place, or grant it one."""
+
+    id: str
+    how: Drain | QuickStop | SleepIfIdle | ConnectionGranted
+
+
+@dataclass(frozen=True)
+class KillChild(Action):
+    """Kill this child and its Unix session: it has exceeded a limit."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Discover(Action):
+    """Import all flows in processes of their own, and report the result."""
+
+
+@dataclass(frozen=True)
+class LogChild(Action):
+    """Write a log record about a child."""
+
+    level: str
+    event: str
+    id: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Announce(Action):
+    """Report to the log and to the service manager."""
+
+    what: Announcement
+
+
+@dataclass(frozen=True)
+class ReportReload(Action):
+    """Log and answer what a reload did to each flow."""
+
+    kept: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    retried: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class End(Action):
+    """All children have ended: end the daemon with this exit code."""
+
+    code: int
+
 
 # docs/background/supervision.md, rules 29 and 2
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace

@@ -34,7 +34,7 @@ from pgflowd.core.supervision.kinds import (
 )
 from pgflowd.core.supervision.tree import ChildSpec, ExitMessage, Policy, ServedFlow
 from pgflowd.host.channel import Channel
-from pgflowd.host.fork import NO_ROOM, ForkedChild, fork
+from pgflowd.host.fork import NO_ROOM, ForkedChild, fork, stacks
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import (
     ProcessStat,
@@ -45,7 +45,6 @@ from pgflowd.host.process_tree import (
     read_stat,
     send_signal,
 )
-from pgflowd.host.signals import stacks
 from pgflowd.processes import exporter, http, listener
 from pgflowd.processes.sweeper import main as sweeper
 from pgflowd.processes.worker import main as worker

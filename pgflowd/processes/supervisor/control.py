@@ -15,8 +15,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.documents import encoded
-from pgflowd.core.supervision.actions import ReportReload
 from pgflowd.core.supervision.reload import is_over, on_reload, reloaded_flows
+from pgflowd.core.supervision.transition import ReportReload
 from pgflowd.core.supervision.tree import DaemonPhase
 from pgflowd.errors import Problem
 from pgflowd.host.control import ControlClient, ControlSocket, SocketInUse, SocketPathError

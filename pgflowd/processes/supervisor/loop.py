@@ -31,11 +31,10 @@ import setproctitle
 from pgflowd import __version__
 from pgflowd.core.messages import Message, StatusPart
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision import actions as act
+from pgflowd.core.supervision import transition as act
 from pgflowd.core.supervision.decide import next_due, on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.kinds import CHECK, DISCOVERY, SINGLE_KINDS
 from pgflowd.core.supervision.reload import on_reload
-from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import (
     ChildExit,
     ChildState,
@@ -51,10 +50,9 @@ from pgflowd.db.schema.files import read_all
 from pgflowd.errors import Problem
 from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket
-from pgflowd.host.fork import become_subreaper, hide_memory
+from pgflowd.host.fork import SignalPipe, become_subreaper, hide_memory, stacks
 from pgflowd.host.logs import Log, open_log
 from pgflowd.host.process_tree import SurvivorFile, send_signal
-from pgflowd.host.signals import SignalPipe, stacks
 from pgflowd.processes.supervisor.children import (
     REAP_POLL_S,
     ChildProcess,
@@ -190,12 +188,12 @@ class SupervisorLoop:
 
     def happen(
         self,
-        event: Callable[Concatenate[TreeTransition, P], None],
+        event: Callable[Concatenate[act.TreeTransition, P], None],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
         """Take the tree that an event leads to, and perform its actions, in order."""
-        transition = TreeTransition(self.tree, self.now())
+        transition = act.TreeTransition(self.tree, self.now())
         event(transition, *args, **kwargs)
         self.tree = transition.tree
         self._actions.extend(transition.actions)
