@@ -37,15 +37,12 @@ def write_report(
 
 
 def _text(error: BaseException, args: Sequence[str]) -> str:
+    quoted = [each if each.isprintable() and " " not in each else repr(each) for each in args]
     lines = [
         f"pgflowd {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command: pgflowd {' '.join(map(_quoted, args))}",
+        f"command: pgflowd {' '.join(quoted)}",
         f"directory: {Path.cwd()}",
         f"modules: {' '.join(sorted(name for name in sys.modules if name.startswith('pgflowd')))}",
         "",
     ]
     return "\n".join(lines) + "".join(traceback.format_exception(error))
-
-
-def _quoted(argument: str) -> str:
-    return argument if argument.isprintable() and " " not in argument else repr(argument)

@@ -52,7 +52,8 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Listen until the supervisor asks to end."""
     service = Service(channel, settings, log)
     try:
-        if _is_needed(settings):
+        keys = [settings.worker, *map(settings.worker_for, settings.flows)]
+        if any(each.signal_strategy == "notify" for each in keys):
             Listener(service, settings, log).run()
         if not settings.database.max_connections:
             link = DatabaseLink(service, settings, log, "listener", settings.database.url)
@@ -70,12 +71,6 @@ def _measure(service: Service, conn: psycopg.Connection[Any]) -> None:
     service.channel.send(msg.ConnectionsLeft(execute(conn, server_connections()).left))
     for name, flows in served_versions(conn):
         service.channel.send(msg.ServeVersions(name, flows))
-
-
-def _is_needed(settings: Settings) -> bool:
-    """Whether any flow may wait for notifications."""
-    keys = [settings.worker, *(settings.worker_for(slug) for slug in settings.flows)]
-    return any(each.signal_strategy == "notify" for each in keys)
 
 
 class Listener:

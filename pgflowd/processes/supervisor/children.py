@@ -196,7 +196,7 @@ class Children:
         """Kill what the ended children left running, then yield each child that is fully gone."""
         if not self.ended:
             return
-        left = self._left_behind(list(all_processes()))
+        left = self._left_behind()
         for process in list(self.ended):
             mine = [seen for seen in left if seen.session == process.pid]
             if (mine or self._strays) and time.monotonic() < process.ended_at + KILL_LIMIT_S:
@@ -229,20 +229,16 @@ class Children:
             reaped += self.reap()
             if self._adopts:
                 self.reap_orphans()
-            strays = self.kill_strays()
-            if not (self.alive or self.ended or strays):
+            self._left_behind()
+            if not (self.alive or self.ended or self._strays):
                 break
             time.sleep(REAP_POLL_S)
         return reaped
 
-    def kill_strays(self) -> int:
-        """Kill adopted descendants that had left their session; return their number."""
-        self._left_behind(list(all_processes()))
-        return self._strays
-
-    def _left_behind(self, everybody: list[ProcessStat]) -> list[ProcessStat]:
+    def _left_behind(self) -> list[ProcessStat]:
         """Kill the sessions of the ended children, and strays, which are logged once; return the
         processes of these sessions that are still there."""
+        everybody = list(all_processes())
         known = {process.pid for process in [*self.alive.values(), *self.ended]}
         sessions = {process.pid for process in self.ended}
         left = [each for each in everybody if each.session in sessions and not each.is_zombie]

@@ -55,11 +55,6 @@ class ControlServer:
             self._is_lost = False
 
     @property
-    def has_place(self) -> bool:
-        """Whether the files next to the socket are ours, and not another daemon's."""
-        return self.socket.place.is_ours
-
-    @property
     def awaits_reload(self) -> bool:
         return bool(self._waiting or self._reloading)
 

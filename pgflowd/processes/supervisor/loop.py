@@ -153,7 +153,7 @@ class SupervisorLoop:
         self.sleeping.tick()
         if self._write_at <= now:
             self.control.keep_socket()
-            if self.control.has_place:
+            if self.control.socket.place.is_ours:  # else the file is another daemon's
                 self._survivors.write()
             self._write_at = now + WRITE_INTERVAL_S
         self.control.tick(now)
@@ -310,7 +310,7 @@ class SupervisorLoop:
         """Kill every process that is left (docs/background/supervision.md, rule 34), and close."""
         for process in self.children.end_all(within_s=2.0):
             self.log_child("info", "child.exited", process, reason="the daemon ends")
-        if self.control.has_place:
+        if self.control.socket.place.is_ours:
             self._survivors.remove()
         self.log.info("supervisor.stopped", status=self.code)
         self.control.socket.close()
