@@ -137,23 +137,21 @@ class App:
         """Print a JSON document, after the version of its format."""
         self.print_json(versioned(document))
 
-    def print_result(self, text: str, document: Any) -> None:
-        """Print the result of a command: the text, or with `--json` the document."""
+    def print_result(self, text: str | Callable[[], object], document: Any) -> None:
+        """Print the result of a command: the text, which may be printed by a function, or with
+        `--json` the document."""
         if self.json:
             self.print_document(document)
-        else:
+        elif isinstance(text, str):
             self.print(text)
+        else:
+            text()
 
     def print_found(
-        self, document: Any, is_found: object, show: Callable[[], None], nothing: str
+        self, document: Any, is_found: object, show: Callable[[], object], nothing: str
     ) -> None:
         """Print a list: with `--json` its document, else `show` it, or remark that it is empty."""
-        if self.json:
-            self.print_document(document)
-        elif is_found:
-            show()
-        else:
-            self.note(nothing)
+        self.print_result(show if is_found else lambda: self.note(nothing), document)
 
     def print_json_line(self, value: Any) -> None:
         """Print one JSON object on one line, and flush it."""

@@ -18,6 +18,8 @@ import click
 from pgflowd.cli.app import App
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import RunError
+from pgflowd.host import control
+from pgflowd.host.config import control_path
 
 RELOAD_EXTRA_S = 60.0  # for stops after their grace, and for a reload that goes on already
 
@@ -36,9 +38,6 @@ class Denied(click.ClickException):
 
 def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
     """Send a command to the daemon of this configuration, and return its answer."""
-    from pgflowd.host import control
-    from pgflowd.host.control import owner_of
-
     path = socket_path(app)
     try:
         return control.ask(path, command, timeout_s, **arguments)
@@ -46,7 +45,7 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
         remedy = ask_elsewhere(app) or "`pgflowd serve` starts one"
         raise NotRunning(f"no daemon is running at {path}; {remedy}") from None
     except PermissionError:
-        owner = owner_of(path) or "another user"
+        owner = control.owner_of(path) or "another user"
         raise Denied(f"{path} belongs to {owner}; ask as that user, or as root") from None
     except (OSError, ValueError) as error:
         is_full = isinstance(error, BlockingIOError)
@@ -72,18 +71,14 @@ def ask_to_reload(app: App) -> dict[str, Any]:
 
 
 def socket_path(app: App) -> Path:
-    from pgflowd.host.config import control_path
-
     return Path(control_path(app.settings))
 
 
 def ask_elsewhere(app: App) -> str | None:
     """Say how to ask a daemon of this name that listens in another runtime directory."""
-    from pgflowd.host.control import other_daemons
-
     if app.settings.supervisor.control:
         return None
-    other = next(other_daemons(app.settings.pgflowd.name), None)
+    other = next(control.other_daemons(app.settings.pgflowd.name), None)
     if other is None:
         return None
     variable = f"PGFLOWD__SUPERVISOR__CONTROL={quote(str(other.socket))}"

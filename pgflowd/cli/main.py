@@ -5,9 +5,10 @@ To add a command: add an `Entry` to `COMMANDS`, and write `pgflowd/cli/commands/
 command is a function with `@click.command(cls=Command)`, or `@group.command()`, and `@pass_app`; a
 group is one with `@click.group(cls=Group)`. The docstring is the help; it ends with an example.
 
-Import psycopg and everything that needs it inside the functions, because `--help` imports the
-command's module. Do not catch errors of `pgflowd.errors`: here they are printed and become an
-exit code. `App` has the settings, the global flags (`app.json`) and the methods that print.
+`--help` imports the command's module, which must not import psycopg: `from pgflowd import db` loads
+a module of `db` when it is used; import what else needs psycopg inside the functions. Do not catch
+errors of `pgflowd.errors`: here they are printed and become an exit code. `App` has the settings,
+the global flags (`app.json`) and the methods that print.
 """
 
 from __future__ import annotations

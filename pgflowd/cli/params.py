@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -100,6 +101,13 @@ def begin_with(begun: str, words: Iterable[str | tuple[str, str]]) -> list[Compl
     return [
         CompletionItem(word, help=help or None) for word, help in pairs if word.startswith(begun)
     ]
+
+
+def completing(
+    words: Callable[[], Iterable[str | tuple[str, str]]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """The `shell_complete` of a parameter that takes one of these words."""
+    return lambda _ctx, _param, begun: begin_with(begun, words())
 
 
 def _listed(query: Callable[[], Query[list[Any]]], line: Callable[[Any], str]) -> Suggest:
@@ -231,7 +239,7 @@ def _hint(word: str) -> str:
     return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
-def needs(word: str | Sequence[str]) -> Any:
+def caps(word: str | Sequence[str]) -> Any:
     """Words with commas between, such as gpu,80gb; none by default."""
     found = word.split(",") if isinstance(word, str) else word
     if found and (fault := needs_fault(found)):
@@ -339,13 +347,16 @@ def status_option(statuses: Iterable[str], more: str = "") -> Callable[[F], F]:
     )
 
 
-def time_options(command: F) -> F:
-    """When a run begins, and when it expires."""
-    for option in (
-        click.option("--expires", type=moment_or_duration, metavar="T|DUR",
-                     help="End it then, wherever it is."),
-        click.option("--delay", type=duration_s, metavar="DUR", help="Begin it after this time."),
-        click.option("--at", type=moment, metavar="T", help="Begin it then: 2026-12-31T08:00."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+def options(*given: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator."""
+    return lambda command: reduce(lambda inner, option: option(inner), reversed(given), command)
+
+
+# when a run begins, and when it expires
+time_options = options(
+    click.option("--at", type=moment, metavar="T", help="Begin it then: 2026-12-31T08:00."),
+    click.option("--delay", type=duration_s, metavar="DUR", help="Begin it after this time."),
+    click.option(
+        "--expires", type=moment_or_duration, metavar="T|DUR", help="End it then, wherever it is."
+    ),
+)

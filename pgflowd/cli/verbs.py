@@ -13,7 +13,7 @@ from pgflowd import db
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.database import database, perform
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import NamedWord, duration_s, json_value, needs
+from pgflowd.cli.params import NamedWord, caps, duration_s, json_value
 from pgflowd.core.verbs import Argument, Kind, Verb
 from pgflowd.errors import NotFound, PgflowdError
 
@@ -23,7 +23,7 @@ _OPTIONS: Mapping[Kind, dict[str, Any]] = {
     Kind.TEXT: {"metavar": "TEXT"},
     Kind.NUMBER: {"type": int, "metavar": "N"},
     Kind.DURATION: {"type": duration_s, "metavar": "DUR"},
-    Kind.WORDS: {"type": needs, "metavar": "A,B", "default": ()},
+    Kind.WORDS: {"type": caps, "metavar": "A,B", "default": ()},
 }
 
 

@@ -17,14 +17,9 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.database import database, execute
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import ShownProblem, point_to_pages, problem_columns, problem_json
+from pgflowd.core import server_connections
 from pgflowd.core.definition.shape import undoable
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.server_connections import (
-    ServerConnections,
-    automatic_budget,
-    most_of_daemon,
-    shortage,
-)
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.text import counted
 from pgflowd.core.ticks import in_words
@@ -100,20 +95,18 @@ def check(app: App, offline: bool, strict: bool) -> None:
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
-    most = most_of_daemon(len(served), settings.database.max_connections)
+    most = server_connections.most_of_daemon(len(served), settings.database.max_connections)
     connections = CheckedConnections(daemon=most, handlers=handlers, others=None, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
     found, ignored = problems, settings.check.ignore
     problems = [problem for problem in found if problem.code not in ignored]
     is_fine = not any(strict or not problem.is_warning for problem in problems)
-    if app.json:
-        told = [problem_json(app, problem) for problem in problems]
-        app.print_document(Checked(ok=is_fine, problems=told, flows=flows, connections=connections))
-    else:
-        _print(app, problems, discovered.flows, connections)
-        if left := len(found) - len(problems):
-            app.note(f"{counted(left, 'warning')} left out, as ignore in [check] says")
+    told = [problem_json(app, problem) for problem in problems]
+    document = Checked(ok=is_fine, problems=told, flows=flows, connections=connections)
+    app.print_result(lambda: _print(app, problems, discovered.flows, connections), document)
+    if left := len(found) - len(problems):
+        app.note(f"{counted(left, 'warning')} left out, as ignore in [check] says")
     if not is_fine:
         app.exit(ExitCode.NO)
 
@@ -141,7 +134,8 @@ def _in_database(
     try:
         with database(app, any_schema=True) as conn:
             server = execute(conn, db.daemons.server_connections(is_ours=False))
-            yield from _too_few(app, server, connections)
+            if problem := _too_few(app, server, connections):
+                yield problem
             problem = db.schema.status(conn).problem
             if problem is not None:
                 yield replace(problem, place=problem.place or PLACE)
@@ -163,19 +157,18 @@ def _in_database(
 
 
 def _too_few(
-    app: App, server: ServerConnections, connections: CheckedConnections
-) -> Iterator[Problem]:
+    app: App, server: server_connections.ServerConnections, connections: CheckedConnections
+) -> Problem | None:
     """A warning if the server allows less than daemon, handlers and others need."""
     name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
     held, handlers = server.held_by_daemon(name), connections["handlers"] or 0
     daemon = connections["daemon"] or 0
     if not setting:
-        daemon = min(daemon, automatic_budget(server.left + held))
+        daemon = min(daemon, server_connections.automatic_budget(server.left + held))
     others = server.allowed - server.left - held
     connections["daemon"], connections["others"] = daemon, others
     connections["server"] = server.allowed
-    if problem := shortage(server, daemon=daemon, held=held, handlers=handlers):
-        yield problem
+    return server_connections.shortage(server, daemon=daemon, held=held, handlers=handlers)
 
 
 def _compared(
@@ -208,7 +201,8 @@ def _schedules(flow: DiscoveredFlow) -> list[CheckedSchedule]:
     """The schedules of a flow in the code, in words."""
     listed = (flow.shape or {}).get("schedules") or []
     return [
-        {"name": each["name"], "when": in_words(each["cron"], each["timezone"])} for each in listed
+        CheckedSchedule(name=each["name"], when=in_words(each["cron"], each["timezone"]))
+        for each in listed
     ]
 
 
@@ -240,20 +234,19 @@ def _of_other_runtimes(
         and name != given
         if not name.endswith(f":{slug}")
     ]
-    if others and flow.has_gates:
-        text = (
-            f"{slug}: worker {others[0]} of another runtime serves it, and gets no task of a step"
-        )
-        text += " with needs or a limit"
-        yield Problem("W318", text, PLACE, "stop that worker, or leave needs= and limit= out")
-    elif others and flow.has_undo:
-        text = f"{slug}: its runs are undone, but worker {others[0]} of another runtime serves it"
+    if not others:
+        return
+    who = f"worker {others[0]} of another runtime"
+    if flow.has_gates:
+        text = f"{slug}: {who} serves it, and gets no task of a step with needs or a limit"
+        remedy = "stop that worker, or leave needs= and limit= out"
+    elif flow.has_undo:
+        text = f"{slug}: its runs are undone, but {who} serves it"
         remedy = "stop that worker: it may go on with a run that is being undone"
-        yield Problem("W318", text, PLACE, remedy)
-    elif others:
-        text = f"{slug}: its handlers wait, but worker {others[0]} of another runtime serves it"
+    else:
+        text = f"{slug}: its handlers wait, but {who} serves it"
         remedy = "stop that worker: it cannot wait, and knows no checkpoint"
-        yield Problem("W318", text, PLACE, remedy)
+    yield Problem("W318", text, PLACE, remedy)
 
 
 def _print(
@@ -262,8 +255,9 @@ def _print(
     flows: Sequence[DiscoveredFlow],
     connections: CheckedConnections,
 ) -> None:
-    for each in [each for flow in flows for each in _schedules(flow)]:
-        app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))
+    for flow in flows:
+        for each in _schedules(flow):
+            app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))
     for line in problem_columns(app, problems, app.out):
         app.print(line)
     daemon, handlers, others, server = connections.values()

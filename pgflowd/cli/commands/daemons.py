@@ -15,34 +15,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn, TypedDict
+from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 import click
 
 from pgflowd import db
+from pgflowd.cli import daemon_client
 from pgflowd.cli.app import App, CommandRefused, pass_app
-from pgflowd.cli.daemon_client import (
-    NotRunning,
-    ask,
-    ask_elsewhere,
-    ask_to_reload,
-    socket_path,
-    wait_for_end,
-)
 from pgflowd.cli.database import database, execute, perform
 from pgflowd.cli.groups import Command, Group
 from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER, duration_s, flow_argument
 from pgflowd.cli.problems import ShownProblem, print_problems
-from pgflowd.cli.terminal.daemon_view import (
-    any_waits,
-    database_lines,
-    print_daemon,
-    print_daemons,
-    problem_lines,
-    status_lines,
-    tree_lines,
-)
+from pgflowd.cli.terminal import daemon_view
 from pgflowd.core.documents import Words
 from pgflowd.core.documents.daemon import ChildWord, DaemonStatus, NoDaemonStatus
 from pgflowd.core.documents.daemon_status import status_without_daemon
@@ -94,7 +79,9 @@ def list_(app: App) -> None:
     """
     found = _read(app)
     nothing = "no daemon has told how it is; `pgflowd serve` starts one"
-    app.print_found(Daemons(daemons=found), found, lambda: print_daemons(app, found), nothing)
+    app.print_found(
+        Daemons(daemons=found), found, lambda: daemon_view.print_daemons(app, found), nothing
+    )
 
 
 @daemons.command(prints=ListedDaemon)
@@ -110,10 +97,7 @@ def show(app: App, daemon: str) -> None:
     """
     daemons = _read(app)
     found = find_daemon(daemons, daemon)
-    if app.json:
-        app.print_document(found)
-    else:
-        print_daemon(app, found, daemons)
+    app.print_result(lambda: daemon_view.print_daemon(app, found, daemons), found)
 
 
 @daemons.command(prints=RestartedWorker)
@@ -148,7 +132,6 @@ def _read(app: App) -> list[ListedDaemon]:
         return execute(conn, db.daemons.list_daemons())
 
 
-_LISTS = ("flows", "kept", "changed", "new", "gone", "retried", "broken", "problems")
 _RESULTS = {
     ReloadResult.UNCHANGED: "unchanged",
     ReloadResult.STARTED: "started",
@@ -200,7 +183,7 @@ def drain(app: App, wait: bool) -> None:
     \b
     Example: pgflowd drain --wait
     """
-    _report_end(app, ask(app, "drain"), wait, "draining")
+    _report_end(app, daemon_client.ask(app, "drain"), wait, "draining")
 
 
 @click.command(cls=Command, prints=EndingDaemon)
@@ -213,7 +196,9 @@ def stop(app: App, now: bool, wait: bool) -> None:
     \b
     Example: pgflowd stop --now --wait
     """
-    _report_end(app, ask(app, "stop", now=now), wait, "stopping" if now else "draining")
+    _report_end(
+        app, daemon_client.ask(app, "stop", now=now), wait, "stopping" if now else "draining"
+    )
 
 
 @click.command(cls=Command, prints=Reloaded)
@@ -226,13 +211,10 @@ def reload(app: App) -> None:
     \b
     Example: pgflowd reload
     """
-    answer = ask_to_reload(app)
-    if app.json:
-        lists = {key: answer.get(key, []) for key in _LISTS}
-        outcome = {"code": answer.get("code"), "error": answer.get("error")}
-        app.print_document({**outcome, **lists})
-    else:
-        _show(app, answer)
+    answer = daemon_client.ask_to_reload(app)
+    document = {key: answer.get(key, []) for key in Reloaded.__annotations__}
+    document |= {"code": answer.get("code"), "error": answer.get("error")}
+    app.print_result(lambda: _show(app, document), document)
     if answer.get("code") == "E411":
         app.exit(ExitCode.TRY_LATER)
     if answer.get("error"):
@@ -244,28 +226,27 @@ def reload(app: App) -> None:
 def _report_end(app: App, answer: dict[str, Any], wait: bool, state: DaemonEnd) -> None:
     pid = int(answer["pid"])
     if wait:
-        wait_for_end(pid)
+        daemon_client.wait_for_end(pid)
         state = STOPPED
-    if app.json:
-        app.print_document(EndingDaemon(pid=pid, state=state))
-    else:
-        app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
+    end = "has ended" if wait else f"is {state}"
+    document = EndingDaemon(pid=pid, state=state)
+    app.print_result(lambda: app.note(f"the daemon ({pid}) {end}"), document)
 
 
 def _show(app: App, answer: dict[str, Any]) -> None:
-    told = {problem["code"] for problem in answer.get("problems", [])}
-    for flow in answer.get("flows", []):
+    told = {problem["code"] for problem in answer["problems"]}
+    for flow in answer["flows"]:
         text = _RESULTS[ReloadResult(flow["result"])]
         if flow["text"] and flow["code"] not in told:
             text += f": {flow['code'] or ''} {flow['text']}".replace("  ", " ")
         app.print(app.out.folded(f"{flow['flow']}: {text}"))
-    if answer.get("code") == "E411":
+    if answer["code"] == "E411":
         app.note(str(answer["error"]))
-    elif answer.get("error"):
+    elif answer["error"]:
         app.note("nothing was changed:")
     problems = [
         Problem(each["code"], each["text"], each.get("place"), each.get("next"))
-        for each in answer.get("problems", [])
+        for each in answer["problems"]
     ]
     if problems:
         print_problems(app, problems)
@@ -296,7 +277,7 @@ def wake(app: App, flow: str) -> None:
     \b
     Example: pgflowd wake send_email
     """
-    answer = ask(app, "wake", flow=flow)
+    answer = daemon_client.ask(app, "wake", flow=flow)
     if answer.get("error"):
         raise RunError(answer["error"], code=answer["code"], next=answer["next"])
     if (why := _NOT_SERVED.get(answer["state"])) is not None:
@@ -322,19 +303,33 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
     if watch == 0:
         raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
     if metrics and not check:
-        app.print(_metrics(app).removesuffix("\n"))
+        from pgflowd.core.metrics.exposition import exposition
+        from pgflowd.host.process_use import ProcessUse
+
+        numbers = daemon_client.ask(app, "metrics")
+        text = exposition(numbers, ProcessUse().of(numbers["status"]))  # with all histograms
+        app.print(text.removesuffix("\n"))
         return
-    if watch and not check:
-        _watch(app, watch)
+    while watch and not check:  # until it is interrupted
+        document = daemon_client.ask(app, "status")
+        if app.json:
+            app.print_json_line(document)
+        else:
+            home = _HOME_AND_CLEAR if app.out.redraws else ""
+            lines = daemon_view.status_lines(document, app.out, is_full=app.verbose)
+            app.print("\n".join(lines), cursor=home)
+        time.sleep(watch)
     try:
-        document = ask(app, "status")
-    except NotRunning:
+        document = daemon_client.ask(app, "status")
+    except daemon_client.NotRunning:
         if not check:
             _show_database(app)
         app.exit(ExitCode.NOT_RUNNING)
     if check:
         app.exit(ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO)
-    app.print_result("\n".join(status_lines(document, app.out, is_full=app.verbose)), document)
+    app.print_result(
+        "\n".join(daemon_view.status_lines(document, app.out, is_full=app.verbose)), document
+    )
 
 
 @click.command(cls=Command, prints=SHOWN)
@@ -345,30 +340,8 @@ def tree(app: App) -> None:
     \b
     Example: pgflowd tree
     """
-    document = ask(app, "status")
-    app.print_result("\n".join(tree_lines(document, app.out)), document)
-
-
-def _metrics(app: App) -> str:
-    """The text of the metrics, with all histograms."""
-    from pgflowd.core.metrics.exposition import exposition
-    from pgflowd.host.process_use import ProcessUse
-
-    numbers = ask(app, "metrics")
-    return exposition(numbers, ProcessUse().of(numbers["status"]))
-
-
-def _watch(app: App, pause_s: float) -> NoReturn:
-    """Show the status again and again, until interrupted."""
-    while True:
-        document = ask(app, "status")
-        if app.json:
-            app.print_json_line(document)
-        else:
-            home = _HOME_AND_CLEAR if app.out.redraws else ""
-            lines = status_lines(document, app.out, is_full=app.verbose)
-            app.print("\n".join(lines), cursor=home)
-        time.sleep(pause_s)
+    document = daemon_client.ask(app, "status")
+    app.print_result("\n".join(daemon_view.tree_lines(document, app.out)), document)
 
 
 def _show_database(app: App) -> None:
@@ -377,17 +350,16 @@ def _show_database(app: App) -> None:
     if app.json:
         app.print_document(document)
         return
-    app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
-    if elsewhere := ask_elsewhere(app):
+    app.note(f"no daemon is running at {daemon_client.socket_path(app)}; this is from the database")
+    if elsewhere := daemon_client.ask_elsewhere(app):
         app.note(elsewhere)
     database = document["database"]
-    app.print("\n".join(database_lines(database, app.out)))
+    app.print("\n".join(daemon_view.database_lines(database, app.out)))
     rows = [[flow["slug"], str(flow["queued"]), str(flow["waiting"])] for flow in document["flows"]]
-    if any_waits(document["flows"]):
-        app.print_table(["FLOW", "QUEUED", "WAITING"], rows, right=["QUEUED", "WAITING"])
-    elif rows:
-        app.print_table(["FLOW", "QUEUED"], [row[:2] for row in rows], right=["QUEUED"])
-    for line in problem_lines(document["problems"], app.out):
+    titles = ["FLOW", "QUEUED", *["WAITING"] * daemon_view.any_waits(document["flows"])]
+    if rows:
+        app.print_table(titles, [row[: len(titles)] for row in rows], right=titles[1:])
+    for line in daemon_view.problem_lines(document["problems"], app.out):
         app.print(line)
 
 

@@ -12,25 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 import click
-from click.shell_completion import CompletionItem
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import begin_with
+from pgflowd.cli.params import begin_with, completing
 from pgflowd.cli.problems import ShownProblem
 from pgflowd.cli.terminal.page_view import code_lines, contents_lines, found_lines, show, show_page
-from pgflowd.core.documents.documentation import (
-    INDEX,
-    ContentsPart,
-    ErrorPage,
-    FoundText,
-    ListedCode,
-    TableOfContents,
-    codes_with,
-    found_in,
-    listed_codes,
-    nearest_codes,
-)
+from pgflowd.core.documents import documentation
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import did_you_mean
@@ -47,7 +35,7 @@ class NothingFound(click.ClickException):
 class ListedParts(TypedDict):
     """`docs` without a topic prints it."""
 
-    parts: Annotated[Sequence[ContentsPart], "the parts of the documentation"]
+    parts: Annotated[Sequence[documentation.ContentsPart], "the parts of the documentation"]
 
 
 class ShownPage(TypedDict):
@@ -62,20 +50,26 @@ class ShownPage(TypedDict):
 class FoundTexts(TypedDict):
     """`docs WORDS` prints it. Exit code 4 for words that no page has."""
 
-    found: Annotated[Sequence[FoundText], "where the words stand, the best places first"]
+    found: Annotated[
+        Sequence[documentation.FoundText], "where the words stand, the best places first"
+    ]
 
 
-def _topics(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
-    pages = TableOfContents(page_text(INDEX)).pages
-    return begin_with(begun, ((page.topic, page.title) for page in pages))
+def _contents() -> documentation.TableOfContents:
+    return documentation.TableOfContents(page_text(documentation.INDEX))
 
 
 @click.command(cls=Command, prints={"": ListedParts | ShownPage | FoundTexts, "--schema": None})
-@click.argument("topic", nargs=-1, metavar="[TOPIC | WORDS]", shell_complete=_topics)
+@click.argument(
+    "topic",
+    nargs=-1,
+    metavar="[TOPIC | WORDS]",
+    shell_complete=completing(lambda: ((page.topic, page.title) for page in _contents().pages)),
+)
 @click.option(
     "--schema", metavar="[NAME]", is_flag=False, flag_value="",
     help="The JSON Schema of what a command prints with --json, such as runs-show.",
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, documents()),
+    shell_complete=completing(lambda: documents()),
 )  # fmt: skip
 @pass_app
 def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
@@ -91,20 +85,19 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
     if schema is not None:
         _show_schema(app, " ".join([schema, *topic]).strip().replace(" ", "-"))
         return
-    contents, words = TableOfContents(page_text(INDEX)), " ".join(topic).strip()
+    contents, words = (
+        documentation.TableOfContents(page_text(documentation.INDEX)),
+        " ".join(topic).strip(),
+    )
     if not words:
-        if app.json:
-            app.print_document(ListedParts(parts=contents.parts))
-            return
-        show(contents_lines(contents, app.out), app.out)
+        lines = contents_lines(contents, app.out)
+        app.print_result(lambda: show(lines, app.out), ListedParts(parts=contents.parts))
         finds = "`pgflowd docs WORDS` finds the pages with these words"
         app.note(f"`pgflowd docs TOPIC` shows a page, {finds}")
     elif page := contents.find(words):
         text, part = page_text(page.path), contents.part_of(page).title
-        if app.json:
-            app.print_document(ShownPage(topic=page.topic, title=page.title, part=part, text=text))
-        else:
-            show_page(text, app.out)
+        document = ShownPage(topic=page.topic, title=page.title, part=part, text=text)
+        app.print_result(lambda: show_page(text, app.out), document)
     else:
         _show_found(app, contents, words)
 
@@ -125,20 +118,17 @@ def _show_schema(app: App, name: str) -> None:
         app.print("\n".join(known))
 
 
-def _show_found(app: App, contents: TableOfContents, words: str) -> None:
+def _show_found(app: App, contents: documentation.TableOfContents, words: str) -> None:
     if words.upper() in TITLES:
         raise NothingFound(f"`pgflowd explain {words.upper()}` shows the page of a code")
-    found = found_in([(page, page_text(page.path)) for page in contents.pages], words)
+    found = documentation.found_in([(page, page_text(page.path)) for page in contents.pages], words)
     if not found:
         shown, nearest = one_line(words, 60), contents.nearest(words)
         if nearest:
             listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
             raise NothingFound(f"there is no topic '{shown}'; the nearest are {listed}")
         raise NothingFound(f"no page has '{shown}'; `pgflowd docs` lists all pages")
-    if app.json:
-        app.print_document(FoundTexts(found=found))
-        return
-    show(found_lines(found, app.out), app.out)
+    app.print_result(lambda: show(found_lines(found, app.out), app.out), FoundTexts(found=found))
     seeks = "`pgflowd explain WORDS` seeks in those about codes"
     app.note(f"`pgflowd docs TOPIC` shows a page, {seeks}")
 
@@ -146,10 +136,10 @@ def _show_found(app: App, contents: TableOfContents, words: str) -> None:
 class Codes(TypedDict):
     """`explain` and `explain WORDS` print it. Exit code 4 for words that no page has."""
 
-    codes: Annotated[Sequence[ListedCode], "the codes that were found"]
+    codes: Annotated[Sequence[documentation.ListedCode], "the codes that were found"]
 
 
-@click.command(cls=Command, prints=ErrorPage | Codes)
+@click.command(cls=Command, prints=documentation.ErrorPage | Codes)
 @click.argument(
     "code", nargs=-1, metavar="[CODE | WORDS]",
     shell_complete=lambda _ctx, _param, begun: begin_with(begun.upper(), TITLES.items()),
@@ -167,22 +157,17 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     words = " ".join(code)
     if words.upper() in TITLES:
         page = error_page(words.upper())
-        if app.json:
-            app.print_document(page)
-        else:
-            show_page(page.markdown, app.out)
+        app.print_result(lambda: show_page(page.markdown, app.out), page)
         return
-    if near := nearest_codes(words):
+    if near := documentation.nearest_codes(words):
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
         raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
-    codes = codes_with(error_texts(), words) if words else list(TITLES)
+    codes = documentation.codes_with(error_texts(), words) if words else list(TITLES)
     if not codes:
         shown = one_line(words, 60)
         raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")
-    if app.json:
-        app.print_document(Codes(codes=listed_codes(codes)))
-        return
-    app.print("\n".join(code_lines(codes, app.out)))
+    document = Codes(codes=documentation.listed_codes(codes))
+    app.print_result("\n".join(code_lines(codes, app.out)), document)
     app.note("`pgflowd explain CODE` says more about one of them")
 
 

@@ -16,7 +16,7 @@ from pgflowd import db
 from pgflowd.cli.app import App, CommandRefused, pass_app
 from pgflowd.cli.database import database, execute, require_flow
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import FLOW, begin_with, flow_argument, option_value
+from pgflowd.cli.params import FLOW, completing, flow_argument, option_value
 from pgflowd.cli.problems import print_each, print_problems, results_of
 from pgflowd.cli.terminal.flow_view import print_comparison
 from pgflowd.core.definition.options import TUNABLE, OptionValues, Owner, option_text
@@ -103,15 +103,12 @@ def diff(app: App, flow: str) -> None:
         found = db.flows.compare(conn, flow, code.shape or {})
         problems = db.definitions.unserved_versions(conn, code.code) if found.shape else []
     is_same = found.exists and not found.shape
-    if app.json:
-        document = FlowDiff(
-            flow=flow, place=code.place, exists=found.exists, same=is_same,
-            version=found.flow_slug or None, current=found.current or None,
-            differences=found.shape, options=found.values,
-        )  # fmt: skip
-        app.print_document(document)
-    else:
-        print_comparison(app, flow, code.place, found)
+    document = FlowDiff(
+        flow=flow, place=code.place, exists=found.exists, same=is_same,
+        version=found.flow_slug or None, current=found.current or None,
+        differences=found.shape, options=found.values,
+    )  # fmt: skip
+    app.print_result(lambda: print_comparison(app, flow, code.place, found), document)
     if problems:
         print_problems(app, problems)
     if not is_same:
@@ -173,8 +170,7 @@ def _chosen(app: App, slugs: Sequence[str]) -> list[DiscoveredFlow]:
     chosen = [flow_in_code(discovered, slug) for slug in dict.fromkeys(slugs)]
     if not chosen:
         _raise_errors(discovered.problems)
-        chosen = discovered.flows
-    return discovered.with_undo_flows(chosen)
+    return discovered.with_undo_flows(chosen or discovered.flows)
 
 
 def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) -> bool:
@@ -188,9 +184,8 @@ def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) 
         app.note(f"{flow.slug}: {text}")
     if problems:
         print_problems(app, problems)
-    if found.shape:
-        question = f"{flow.slug} has another shape than {found.current}. Make it the next version?"
-    else:
+    question = f"{flow.slug} has another shape than {found.current}. Make it the next version?"
+    if not found.shape:
         question = f"{flow.slug} has the shape of {found.flow_slug}. Make that one current again?"
     try:
         app.confirm(question, yes=yes)
@@ -256,7 +251,7 @@ def prune_versions(app: App, flow: str) -> None:
 @click.argument("target", metavar="FLOW[/STEP]", type=FLOW)
 @click.argument(
     "given", metavar="OPTION=VALUE...", type=option_value, nargs=-1, required=True,
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, (f"{name}=" for name in TUNABLE)),
+    shell_complete=completing(lambda: (f"{name}=" for name in TUNABLE)),
 )  # fmt: skip
 @pass_app
 def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
@@ -289,6 +284,9 @@ def set_(app: App, target: str, given: Sequence[tuple[str, Any]]) -> None:
     ]
     document = ChangedOptions(flow=flow, step=step or None, changes=changes)
     app.print_result("\n".join(texts), document)
+
+
+COMMANDS = (diff, deploy, set_, rollback, prune_versions)
 
 
 def flows_in_code(app: App) -> Discovered:

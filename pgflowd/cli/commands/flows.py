@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, CommandRefused, pass_app
-from pgflowd.cli.commands.flow_definitions import (
-    deploy,
-    diff,
-    flow_in_code,
-    flows_in_code,
-    prune_versions,
-    rollback,
-    set_,
-)
+from pgflowd.cli.commands import flow_definitions
 from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.database import (
     database,
@@ -36,24 +29,7 @@ from pgflowd.cli.database import (
     unknown_flow,
 )
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.params import (
-    FLOW,
-    LIMIT_OPTION,
-    REASON_OPTION,
-    RUN,
-    STEP,
-    YES_OPTION,
-    duration_s,
-    flow_argument,
-)
-from pgflowd.cli.terminal.flow_view import (
-    print_flow,
-    print_flows,
-    print_graph,
-    print_limits,
-    print_stats,
-    print_versions,
-)
+from pgflowd.cli.terminal import flow_view
 from pgflowd.cli.verbs import changing
 from pgflowd.core.definition.shape import undoable
 from pgflowd.core.documents import Inline
@@ -93,8 +69,8 @@ class FlowSchema(TypedDict):
 
 
 @click.command(cls=Command, prints=FlowSchema)
-@flow_argument
-@click.option("--step", metavar="SLUG", type=STEP, help="Only this step.")
+@params.flow_argument
+@click.option("--step", metavar="SLUG", type=params.STEP, help="Only this step.")
 @pass_app
 def schema(app: App, flow: str, step: str | None) -> None:
     """Print the JSON Schema of what runs of a flow take, and of what its steps take and return.
@@ -105,7 +81,7 @@ def schema(app: App, flow: str, step: str | None) -> None:
     Example: pgflowd flows schema orders
              pgflowd flows schema orders --step price
     """
-    code = flow_in_code(flows_in_code(app), flow)
+    code = flow_definitions.flow_in_code(flow_definitions.flows_in_code(app), flow)
     shape = code.shape or {}
     slugs = [each["slug"] for each in shape.get("steps") or []]
     if step is not None and step not in slugs:
@@ -123,9 +99,13 @@ class AllStats(TypedDict):
 
 
 @click.command(cls=Command, prints=AllStats)
-@click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
+@click.argument("flow", metavar="[FLOW]", type=params.FLOW, required=False)
 @click.option(
-    "--since", type=duration_s, default="1h", metavar="DUR", help="Within this time; 1h by default."
+    "--since",
+    type=params.duration_s,
+    default="1h",
+    metavar="DUR",
+    help="Within this time; 1h by default.",
 )
 @pass_app
 def stats(app: App, flow: str | None, since: float) -> None:
@@ -146,10 +126,7 @@ def stats(app: App, flow: str | None, since: float) -> None:
         steps = execute(conn, db.flows.flow_stats(flow, since))
         buckets = execute(conn, db.flows.flow_buckets(flow, since)) if app.json else {}
     found = stats_of(works, steps, since, buckets)
-    if app.json:
-        app.print_document(AllStats(flows=found))
-    else:
-        print_stats(app, found)
+    app.print_result(lambda: flow_view.print_stats(app, found), AllStats(flows=found))
 
 
 class ListedFlows(TypedDict):
@@ -190,7 +167,7 @@ def flows() -> None:
     """
 
 
-for command in (diff, deploy, set_, rollback, prune_versions):
+for command in flow_definitions.COMMANDS:
     flows.add_command(command)
 
 
@@ -208,14 +185,11 @@ def list_(app: App) -> None:
         found, now = execute(conn, db.flows.list_flows(with_old=app.verbose)), time_of(conn)
     imports = import_times(app)
     found = [replace(flow, import_s=imports.get(flow.flow_slug)) for flow in found]
-    if app.json:
-        app.print_document(ListedFlows(flows=found))
-    else:
-        print_flows(app, found, now)
+    app.print_result(lambda: flow_view.print_flows(app, found, now), ListedFlows(flows=found))
 
 
 @flows.command(prints=FlowDetails)
-@flow_argument
+@params.flow_argument
 @pass_app
 def show(app: App, flow: str) -> None:
     """Show a flow in the database: its graph and the options of its steps.
@@ -239,13 +213,15 @@ def show(app: App, flow: str) -> None:
     if grid is not None:
         app.print_document(FlowDetails(row, shape, caps, versions, schedules, grid))
     else:
-        print_flow(app, row, shape, caps, schedules, now)
-        print_versions(app, versions, now)
+        flow_view.print_flow(app, row, shape, caps, schedules, now)
+        flow_view.print_versions(app, versions, now)
 
 
 @flows.command(prints=FlowGraph)
-@flow_argument
-@click.option("--run", "run_word", metavar="RUN", type=RUN, help="Show the status of its steps.")
+@params.flow_argument
+@click.option(
+    "--run", "run_word", metavar="RUN", type=params.RUN, help="Show the status of its steps."
+)
 @click.option(
     "--format", "form", type=click.Choice(["ascii", "mermaid", "json"]), default="ascii",
     help="ascii: boxes for a terminal; mermaid: for documents; json: for programs.",
@@ -268,18 +244,18 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
             if details.run.flow_slug != flow:
                 raise click.UsageError(f"run {run_word} is a run of {details.run.flow_slug}")
             drawn = graph_of_run(details.run, details.steps, details.now)
-    print_graph(app, drawn, "json" if app.json else form)
+    flow_view.print_graph(app, drawn, "json" if app.json else form)
 
 
 for verb in (PAUSE_FLOW, RESUME_FLOW):
-    flows.add_command(changing(verb, "flow", FLOW, unknown_flow, ChangedFlow))
+    flows.add_command(changing(verb, "flow", params.FLOW, unknown_flow, ChangedFlow))
 
 
 @flows.command(prints=DeletedFlow)
-@flow_argument
+@params.flow_argument
 @click.option("--force", is_flag=True, help="Also delete active runs.")
-@REASON_OPTION
-@YES_OPTION
+@params.REASON_OPTION
+@params.YES_OPTION
 @pass_app
 def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> None:
     """Delete a flow from the database, with its queue, its runs, their history and their undos.
@@ -304,8 +280,8 @@ def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> N
 
 
 @flows.command(prints=FlowLimits)
-@flow_argument
-@LIMIT_OPTION
+@params.flow_argument
+@params.LIMIT_OPTION
 @pass_app
 def limits(app: App, flow: str, limit: int) -> None:
     """List the limits of a flow that are in use.
@@ -318,10 +294,9 @@ def limits(app: App, flow: str, limit: int) -> None:
     with database(app) as conn:
         require_flow(conn, flow)
         found, now = execute(conn, db.waits.list_limits(flow, limit)), time_of(conn)
-    if app.json:
-        app.print_document(FlowLimits(limits=found))
-    else:
-        print_limits(app, flow, found, now)
+    app.print_result(
+        lambda: flow_view.print_limits(app, flow, found, now), FlowLimits(limits=found)
+    )
 
 
 flows.add_command(schema)
@@ -334,7 +309,7 @@ def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]
     if shape is not None:
         return shape
     if app.settings.pgflowd.flows:
-        code = flows_in_code(app).flow(slug)
+        code = flow_definitions.flows_in_code(app).flow(slug)
         if code is not None and code.shape is not None:
             return code.shape
     raise unknown_flow(conn, slug)

@@ -21,18 +21,10 @@ from uuid import UUID
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.database import database, execute, find_run, perform, reconnector, time_of
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import (
-    LIMIT_OPTION,
-    RUN,
-    STEP,
-    NumberParam,
-    duration_s,
-    moment,
-    run_argument,
-)
 from pgflowd.cli.terminal.history_view import LogWriter, TimelineWriter
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.history import Actions, EventPage, PersonAction, RunEvent, is_over
@@ -124,11 +116,11 @@ class LogFollower(Generic[E]):
 
 @click.command(cls=Command, prints={"": Actions, "--follow": PersonAction})
 @click.option("--actions", is_flag=True, help="What people did; there is no other log here.")
-@click.option("--run", type=RUN, metavar="RUN", help="Only what was done to this run.")
-@click.option("--since", type=duration_s, metavar="DUR", help="Only within this time.")
+@click.option("--run", type=params.RUN, metavar="RUN", help="Only what was done to this run.")
+@click.option("--since", type=params.duration_s, metavar="DUR", help="Only within this time.")
 @click.option("--actor", metavar="NAME", help="Only by NAME; of the newest 100,000.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is done from now on.")
-@LIMIT_OPTION
+@params.LIMIT_OPTION
 @pass_app
 def log(
     app: App,
@@ -176,11 +168,11 @@ def log(
 
 
 @click.command("log", cls=Command, prints={"": EventPage, "--follow": RunEvent})
-@run_argument
+@params.run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("--before", type=moment, metavar="TIME", help="Only what happened before.")
+@click.option("--before", type=params.moment, metavar="TIME", help="Only what happened before.")
 @click.option(
-    "--limit", type=NumberParam(1, 1_000_000), default=NEWEST, metavar="N",
+    "--limit", type=params.NumberParam(1, 1_000_000), default=NEWEST, metavar="N",
     help="The newest N, and what has the moment of the oldest of these; by default 1,000.",
 )  # fmt: skip
 @pass_app
@@ -225,8 +217,8 @@ class PrintedOutput(TypedDict):
 
 
 @click.command(cls=Command, prints={"": PrintedOutput, "--follow": TimelineEntry})
-@run_argument
-@click.option("--step", metavar="STEP", type=STEP, help="Only of this step.")
+@params.run_argument
+@click.option("--step", metavar="STEP", type=params.STEP, help="Only of this step.")
 @click.option(
     "--task", type=click.IntRange(0), metavar="N", help="Only of the task with this index."
 )

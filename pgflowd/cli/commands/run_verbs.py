@@ -19,25 +19,11 @@ from uuid import UUID
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.log import follower_of, print_events
 from pgflowd.cli.database import database, execute, find_run, find_runs, perform, require_flow
 from pgflowd.cli.groups import Command
-from pgflowd.cli.params import (
-    APPROVAL_STEP,
-    FLOW,
-    LABELS,
-    REASON_OPTION,
-    RUN,
-    SIGNAL_NAME,
-    YES_OPTION,
-    duration_s,
-    json_value,
-    label_option,
-    run_argument,
-    runs_argument,
-    time_options,
-)
 from pgflowd.cli.problems import print_each, results_of
 from pgflowd.cli.verbs import command_of
 from pgflowd.core.documents.runs import Runs, TimelineEntry
@@ -91,13 +77,13 @@ def _of_many(verb: Verb[Any]) -> Command:
     """The command of a verb on runs that are named, or that fit the filters."""
     names = [str(status) for status in verb.allowed]
     before = [
-        click.Argument(["words"], metavar="[RUN]...", type=RUN, nargs=-1),
-        click.Option(["--flow"], type=FLOW, metavar="SLUG", help="Runs of this flow."),
+        click.Argument(["words"], metavar="[RUN]...", type=params.RUN, nargs=-1),
+        click.Option(["--flow"], type=params.FLOW, metavar="SLUG", help="Runs of this flow."),
         click.Option(["--status", "statuses"], type=click.Choice(names), multiple=True,
                      metavar="STATUS", help=f"{', '.join(names)}; may be repeated."),
-        click.Option(["--since", "since_s"], type=duration_s, metavar="DUR",
+        click.Option(["--since", "since_s"], type=params.duration_s, metavar="DUR",
                      help="Runs started within this time."),
-        click.Option(["--label", "labels"], **LABELS),
+        click.Option(["--label", "labels"], **params.LABELS),
         click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many."),
     ]  # fmt: skip
 
@@ -195,14 +181,14 @@ MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
 
 
 @click.command(cls=Command, prints=Runs)
-@runs_argument
+@params.runs_argument
 @click.option(
-    "--after", type=RUN, metavar="RUN", multiple=True,
+    "--after", type=params.RUN, metavar="RUN", multiple=True,
     help="Begin it when RUN has ended, instead of what it waits for; may be repeated.",
 )  # fmt: skip
 @click.option("--singleton", metavar="KEY", help="Its singleton key instead; none with ''.")
-@time_options
-@REASON_OPTION
+@params.time_options
+@params.REASON_OPTION
 @pass_app
 def reschedule(
     app: App,
@@ -243,13 +229,17 @@ def _not_of_prune(_ctx: click.Context, _param: click.Parameter, value: str | Non
 
 @click.command(cls=Command, prints=PrunedRuns)
 @click.option(
-    "--older-than", type=duration_s, required=True, metavar="DUR", help="That ended so long ago."
+    "--older-than",
+    type=params.duration_s,
+    required=True,
+    metavar="DUR",
+    help="That ended so long ago.",
 )
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
-@label_option
+@click.option("--flow", type=params.FLOW, metavar="SLUG", help="Only runs of this flow.")
+@params.label_option
 @click.option("--keep-failed", is_flag=True, help="Only runs that completed.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-@YES_OPTION
+@params.YES_OPTION
 @click.option("--status", hidden=True, expose_value=False, callback=_not_of_prune)
 @pass_app
 def prune(
@@ -319,9 +309,9 @@ def _parts(
 
 
 @click.command(cls=Command, prints=SIGNALLED)
-@run_argument
-@click.argument("name", metavar="NAME", type=SIGNAL_NAME)
-@click.argument("payload", metavar="[JSON|-|@FILE]", type=json_value, default="null")
+@params.run_argument
+@click.argument("name", metavar="NAME", type=params.SIGNAL_NAME)
+@click.argument("payload", metavar="[JSON|-|@FILE]", type=params.json_value, default="null")
 @click.option("--dedup", metavar="KEY", help="Send it once for each key.")
 @pass_app
 def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> None:
@@ -342,8 +332,8 @@ def _answering(name: str, help: str, note: str, *, is_approved: bool) -> Command
     text = f'{help}\n\n\b\nExample: pgflowd runs {name} 7f3a9c12 approve --note "{note}"'
 
     @click.command(name, cls=Command, prints=SIGNALLED, help=text)
-    @run_argument
-    @click.argument("step", metavar="STEP", type=APPROVAL_STEP)
+    @params.run_argument
+    @click.argument("step", metavar="STEP", type=params.APPROVAL_STEP)
     @click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
     @pass_app
     def answer(app: App, run: str, step: str, note: str) -> None:

@@ -16,6 +16,7 @@ from uuid import UUID
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.log import (
     entries_of,
@@ -38,22 +39,6 @@ from pgflowd.cli.database import (
     unknown_flow,
 )
 from pgflowd.cli.groups import Group
-from pgflowd.cli.params import (
-    FLOW,
-    LIMIT_OPTION,
-    RUN,
-    STEP,
-    F,
-    duration_s,
-    flow_argument,
-    json_value,
-    label_option,
-    moment_or_duration,
-    run_argument,
-    runs_argument,
-    status_option,
-    time_options,
-)
 from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
 from pgflowd.cli.terminal.run_view import print_ended, print_run, print_value
 from pgflowd.core.documents.run_tasks import StepTasksPage
@@ -79,7 +64,7 @@ TASK_STATUSES = (
 )  # fmt: skip
 
 timeout_option = click.option(
-    "--timeout", type=duration_s, metavar="DUR",
+    "--timeout", type=params.duration_s, metavar="DUR",
     help="Stop waiting after this time; the runs go on.",
 )  # fmt: skip
 
@@ -95,24 +80,22 @@ def runs() -> None:
     """
 
 
-def wish_options(command: F) -> F:
-    """What a start may ask for: times, runs before it, labels, a singleton key."""
-    for option in (
-        click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
-                     help=f"While another run has the key: {', '.join(CONFLICTS)}."),
-        click.option("--singleton", metavar="KEY",
-                     help="Only one run at a time has this key; none with ''."),
-        label_option,
-        click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
-                     help="completed, the default: cancel it if one of them does not complete;"
-                          " ended: begin it all the same."),
-        click.option("--after-key", "after_keys", metavar="KEY", multiple=True,
-                     help="Likewise, the run of FLOW that was started with this key."),
-        click.option("--after", type=RUN, metavar="RUN", multiple=True,
-                     help="Begin it when RUN has ended; may be repeated."),
-    ):  # fmt: skip
-        command = option(command)
-    return time_options(command)
+# what a start may ask for: times, runs before it, labels, a singleton key
+wish_options = params.options(
+    params.time_options,
+    click.option("--after", type=params.RUN, metavar="RUN", multiple=True,
+                 help="Begin it when RUN has ended; may be repeated."),
+    click.option("--after-key", "after_keys", metavar="KEY", multiple=True,
+                 help="Likewise, the run of FLOW that was started with this key."),
+    click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
+                 help="completed, the default: cancel it if one of them does not complete;"
+                      " ended: begin it all the same."),
+    params.label_option,
+    click.option("--singleton", metavar="KEY",
+                 help="Only one run at a time has this key; none with ''."),
+    click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
+                 help=f"While another run has the key: {', '.join(CONFLICTS)}."),
+)  # fmt: skip
 
 
 def wishes_of(conn: psycopg.Connection[Any], given: dict[str, Any]) -> Wishes:
@@ -123,8 +106,8 @@ def wishes_of(conn: psycopg.Connection[Any], given: dict[str, Any]) -> Wishes:
 
 
 @runs.command(prints={"": Run, "--wait": Runs, "--follow": TimelineEntry})
-@flow_argument
-@click.argument("input", metavar="[INPUT|-|@FILE]", type=json_value, default="{}")
+@params.flow_argument
+@click.argument("input", metavar="[INPUT|-|@FILE]", type=params.json_value, default="{}")
 @click.option("--follow", is_flag=True, help="Print its events until it ends.")
 @click.option("--wait", is_flag=True, help="Wait until it ends, then print its output.")
 @timeout_option
@@ -180,7 +163,7 @@ def start(
 
 
 @runs.command(prints={"": RunDetails, "--input": None, "--output": None})
-@run_argument
+@params.run_argument
 @click.option("--input", "with_input", is_flag=True, help="Print only its whole input.")
 @click.option("--output", "with_output", is_flag=True, help="Print only its whole output.")
 @click.option("--attempts", "with_attempts", is_flag=True, help="List its attempts.")
@@ -205,14 +188,12 @@ def show(app: App, /, run: str, with_input: bool, with_output: bool, **parts: bo
             note_paused(app, conn, details.run.flow_slug)
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)
-    elif app.json:
-        app.print_document(details)
     else:
-        print_run(app, details)
+        app.print_result(lambda: print_run(app, details), details)
 
 
 @runs.command(prints=TimelineEntry)
-@runs_argument
+@params.runs_argument
 @timeout_option
 @pass_app
 def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
@@ -230,7 +211,7 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 
 @runs.command(prints=Runs)
-@runs_argument
+@params.runs_argument
 @timeout_option
 @pass_app
 def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
@@ -255,13 +236,10 @@ def _wait_for(
             end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
             app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
     ended = [follower.ended[run_id] for run_id in run_ids]
-    if app.json:
-        app.print_document(Runs(runs=ended))
-    else:
-        print_ended(app, ended)
-        for run in ended:
-            if run.status_before_undo is RunStatus.FAILED:
-                app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
+    app.print_result(lambda: print_ended(app, ended), Runs(runs=ended))
+    for run in ended:
+        if run.status_before_undo is RunStatus.FAILED:
+            app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
     exit_by_status(app, ended)
 
 
@@ -276,29 +254,29 @@ def page_key(word: str) -> PageKey:
 
 
 @runs.command("list", prints=RunPage)
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
-@status_option(RunStatus, "; of the newest 100,000")
+@click.option("--flow", type=params.FLOW, metavar="SLUG", help="Only runs of this flow.")
+@params.status_option(RunStatus, "; of the newest 100,000")
 @click.option(
-    "--since", type=moment_or_duration, metavar="T|DUR",
+    "--since", type=params.moment_or_duration, metavar="T|DUR",
     help="Only runs started within this time, or since then.",
 )  # fmt: skip
 @click.option(
-    "--until", type=moment_or_duration, metavar="T|DUR",
+    "--until", type=params.moment_or_duration, metavar="T|DUR",
     help="Only runs started up to then, or so long ago.",
 )  # fmt: skip
 @click.option(
     "--text", default="", metavar="TEXT",
     help="Only runs with this in their error, title or labels, or these first or last digits.",
 )  # fmt: skip
-@label_option
+@params.label_option
 @click.option("--key", metavar="TEXT", help="Only the run of --flow that has this key.")
 @click.option(
-    "--input", type=json_value, metavar="JSON", help="Only runs whose input contains this."
+    "--input", type=params.json_value, metavar="JSON", help="Only runs whose input contains this."
 )
 @click.option(
     "--after", type=page_key, metavar="KEY", help="Go on behind `next` of the list before."
 )
-@LIMIT_OPTION
+@params.LIMIT_OPTION
 @pass_app
 def list_(
     app: App,
@@ -353,13 +331,13 @@ runs.add_command(output)
 
 
 @runs.command(prints=StepTasksPage)
-@run_argument
-@click.argument("step", metavar="STEP", type=STEP)
-@status_option(TASK_STATUSES, "; it looks at 20,000 tasks")
+@params.run_argument
+@click.argument("step", metavar="STEP", type=params.STEP)
+@params.status_option(TASK_STATUSES, "; it looks at 20,000 tasks")
 @click.option(
     "--after", type=click.IntRange(-1), default=-1, metavar="N", help="Only tasks after this index."
 )
-@LIMIT_OPTION
+@params.LIMIT_OPTION
 @pass_app
 def tasks(app: App, run: str, step: str, statuses: Sequence[str], after: int, limit: int) -> None:
     """List the tasks of a step of a run, in their order, with the last attempt of each.
@@ -400,9 +378,9 @@ def signals() -> None:
 
 
 @signals.command("list", prints=Signals)
-@click.option("--run", type=RUN, metavar="RUN", help="Only signals of this run.")
+@click.option("--run", type=params.RUN, metavar="RUN", help="Only signals of this run.")
 @click.option("--open", "only_open", is_flag=True, help="Only those that no task has got.")
-@LIMIT_OPTION
+@params.LIMIT_OPTION
 @pass_app
 def list_sent(app: App, run: str | None, only_open: bool, limit: int) -> None:
     """List the newest signals.

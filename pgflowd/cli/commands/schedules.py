@@ -15,6 +15,7 @@ from zoneinfo import available_timezones
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.database import (
     database,
@@ -25,14 +26,6 @@ from pgflowd.cli.database import (
     unknown_flow,
 )
 from pgflowd.cli.groups import Group
-from pgflowd.cli.params import (
-    FLOW,
-    SCHEDULE,
-    NumberParam,
-    begin_with,
-    flow_argument,
-    json_value,
-)
 from pgflowd.cli.terminal.list_view import next_text, print_schedules, tick_lines
 from pgflowd.cli.verbs import changing, perform_on
 from pgflowd.core.definition.schedule import Overlap, Schedule
@@ -47,7 +40,7 @@ if TYPE_CHECKING:
     import psycopg
 
 
-name_argument = click.argument("name", metavar="NAME", type=SCHEDULE)
+name_argument = click.argument("name", metavar="NAME", type=params.SCHEDULE)
 
 
 class Schedules(TypedDict):
@@ -93,7 +86,7 @@ def schedules() -> None:
 
 
 @schedules.command("list", prints=Schedules)
-@click.option("--flow", type=FLOW, metavar="FLOW", help="Only those of this flow.")
+@click.option("--flow", type=params.FLOW, metavar="FLOW", help="Only those of this flow.")
 @pass_app
 def list_(app: App, flow: str | None) -> None:
     """List the schedules: when each ticks, and how its last run went.
@@ -112,7 +105,9 @@ def list_(app: App, flow: str | None) -> None:
 
 @schedules.command("next", prints=NextTicks)
 @name_argument
-@click.option("--count", type=NumberParam(1, 1000), default=5, metavar="N", help="By default 5.")
+@click.option(
+    "--count", type=params.NumberParam(1, 1000), default=5, metavar="N", help="By default 5."
+)
 @pass_app
 def next_(app: App, name: str, count: int) -> None:
     """Print the next ticks of a schedule, with the changes of summer time between them.
@@ -156,24 +151,24 @@ def fire(app: App, name: str) -> None:
 
 @schedules.command(prints=AddedSchedule)
 @name_argument
-@flow_argument
+@params.flow_argument
 @click.argument("cron", metavar="CRON")
 @click.option(
-    "--input", "input_", type=json_value, metavar="JSON", help="The input of its runs; {}."
+    "--input", "input_", type=params.json_value, metavar="JSON", help="The input of its runs; {}."
 )
 @click.option(
     "--timezone", default="UTC", metavar="TZ", help="Such as Europe/Berlin; UTC.",
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, sorted(available_timezones())),
+    shell_complete=params.completing(lambda: sorted(available_timezones())),
 )  # fmt: skip
 @click.option(
     "--overlap", default="skip", metavar="WORD",
     help="While its last run has not ended: skip, allow, wait, replace.",
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, Overlap),
+    shell_complete=params.completing(lambda: Overlap),
 )  # fmt: skip
 @click.option(
     "--catchup", default="one", metavar="WORD",
     help="Of the ticks that no daemon was there for, run: one, none, all.",
-    shell_complete=lambda _ctx, _param, begun: begin_with(begun, ("one", "none", "all")),
+    shell_complete=params.completing(lambda: ("one", "none", "all")),
 )  # fmt: skip
 @pass_app
 def add(
@@ -237,4 +232,4 @@ def _listed(conn: psycopg.Connection[Any]) -> dict[str, ListedSchedule]:
 
 
 for verb in (PAUSE_SCHEDULE, RESUME_SCHEDULE):
-    schedules.add_command(changing(verb, "name", SCHEDULE, _unknown, ChangedSchedule))
+    schedules.add_command(changing(verb, "name", params.SCHEDULE, _unknown, ChangedSchedule))

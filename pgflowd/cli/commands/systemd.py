@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
 
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-
-if TYPE_CHECKING:
-    from pgflowd.host.systemd import UnitFile
+from pgflowd.errors import AccessDenied
+from pgflowd.host import systemd as units
 
 user_option = click.option("--user", "for_user", is_flag=True, help="Units of your own user.")
 
@@ -59,16 +58,23 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
     Example: sudo pgflowd systemd install
              pgflowd systemd install --user --dry-run
     """
-    from pgflowd.host.systemd import USERADD, reload_manager, user_exists
-
-    changed = [file for file in _files(for_user) if not file.is_same]
+    changed = [
+        file for file in units.unit_files(for_user=for_user, environ=os.environ) if not file.is_same
+    ]
     if not (app.json or app.quiet):
         _print_files(app, changed)
     if changed and not dry_run:
         app.confirm(f"Write {len(changed)} files?", yes=yes)
         for file in changed:
-            _write(file)
-        reload_manager(for_user=for_user)
+            try:
+                file.write()
+            except PermissionError:
+                text = f"{file.path} cannot be written: permission denied"
+                raise AccessDenied(text, next="use sudo, or --user") from None
+            except OSError as error:
+                text = f"{file.path} cannot be written: {error.strerror}"
+                raise click.ClickException(text) from None
+        units.reload_manager(for_user=for_user)
     if app.json:
         listed = [UnitText(path=str(file.path), text=file.text) for file in changed]
         app.print_document(InstalledUnits(dry_run=dry_run, files=listed))
@@ -77,11 +83,11 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
         app.print("the units are installed already")
         return
     app.print("nothing was written" if dry_run else f"{len(changed)} files are written")
-    if not for_user and not user_exists("pgflowd"):
-        app.note(f"next: {USERADD} pgflowd")
+    if not for_user and not units.user_exists("pgflowd"):
+        app.note(f"next: {units.USERADD} pgflowd")
     app.note(f"next: systemctl {'--user ' if for_user else ''}enable --now pgflowd")
-    if not for_user and not user_exists("pgflowd-web"):
-        app.note(f"for the dashboard: {USERADD} pgflowd-web")
+    if not for_user and not units.user_exists("pgflowd-web"):
+        app.note(f"for the dashboard: {units.USERADD} pgflowd-web")
 
 
 @systemd.command(prints=ShownUnits)
@@ -93,37 +99,12 @@ def show(app: App, for_user: bool) -> None:
     \b
     Example: pgflowd systemd show
     """
-    files = _files(for_user)
-    if app.json:
-        listed = [
-            ShownUnit(path=str(file.path), text=file.text, same=file.is_same) for file in files
-        ]
-        app.print_document(ShownUnits(files=listed))
-    else:
-        _print_files(app, files)
+    files = units.unit_files(for_user=for_user, environ=os.environ)
+    listed = [ShownUnit(path=str(file.path), text=file.text, same=file.is_same) for file in files]
+    app.print_result(lambda: _print_files(app, files), ShownUnits(files=listed))
 
 
-def _files(for_user: bool) -> list[UnitFile]:
-    from pgflowd.host.systemd import unit_files
-
-    return unit_files(for_user=for_user, environ=os.environ)
-
-
-def _print_files(app: App, files: list[UnitFile]) -> None:
+def _print_files(app: App, files: list[units.UnitFile]) -> None:
     for file in files:
         app.print(app.out.paint(f"# {file.path}", None, bold=True))
         app.print(file.text)
-
-
-def _write(file: UnitFile) -> None:
-    try:
-        file.write()
-    except PermissionError:
-        from pgflowd.errors import AccessDenied
-
-        raise AccessDenied(
-            f"{file.path} cannot be written: permission denied", next="use sudo, or --user"
-        ) from None
-    except OSError as error:
-        text = f"{file.path} cannot be written: {error.strerror}"
-        raise click.ClickException(text) from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 import click
 
 from pgflowd import db
+from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.database import (
     database,
@@ -29,19 +30,9 @@ from pgflowd.cli.database import (
     time_of,
 )
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.params import (
-    FLOW,
-    LIMIT_OPTION,
-    OPEN_TASK,
-    RUN,
-    TASK,
-    WAITING_TASK,
-    duration_s,
-    needs,
-    status_option,
-)
 from pgflowd.cli.terminal.list_view import print_dead, print_tasks
 from pgflowd.cli.verbs import command_of
+from pgflowd.core import verbs
 from pgflowd.core.documents import Inline
 from pgflowd.core.documents.flows import StalledTask, StalledTasks, TaskKey
 from pgflowd.core.documents.history import DeadLetter
@@ -51,18 +42,6 @@ from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
 from pgflowd.core.text import ago, brief, short_id, task_name
-from pgflowd.core.verbs import (
-    COMPLETE,
-    EXTEND,
-    FAIL,
-    GIVE_UP,
-    MAX_LEASE_S,
-    RELEASE,
-    REQUEUE,
-    TOKEN,
-    WAKE,
-    Verb,
-)
 from pgflowd.errors import LeaseLost, NotFound, NotOpen
 
 if TYPE_CHECKING:
@@ -121,14 +100,14 @@ def tasks() -> None:
 
 
 @tasks.command("list", prints=Tasks)
-@status_option(OPEN_TASK_STATUSES)
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
-@click.option("--run", type=RUN, metavar="RUN", help="Only tasks of this run.")
+@params.status_option(OPEN_TASK_STATUSES)
+@click.option("--flow", type=params.FLOW, metavar="SLUG", help="Only tasks of this flow.")
+@click.option("--run", type=params.RUN, metavar="RUN", help="Only tasks of this run.")
 @click.option(
-    "--needs", type=needs, metavar="A,B", default=(),
+    "--needs", type=params.caps, metavar="A,B", default=(),
     help="Only tasks that wait for a worker with these.",
 )  # fmt: skip
-@LIMIT_OPTION
+@params.LIMIT_OPTION
 @pass_app
 def list_open(
     app: App,
@@ -157,14 +136,14 @@ def list_open(
 
 
 @tasks.command(prints=ClaimedTask)
-@click.argument("flow", metavar="[FLOW]", type=FLOW, required=False)
+@click.argument("flow", metavar="[FLOW]", type=params.FLOW, required=False)
 @click.option(
-    "--caps", type=needs, metavar="A,B", default=(),
+    "--caps", type=params.caps, metavar="A,B", default=(),
     help="Only a task that needs something, and no more than these.",
 )  # fmt: skip
 @click.option("--as", "actor", **AS)
 @click.option(
-    "--lease", type=duration_s, metavar="DUR", default="1d",
+    "--lease", type=params.duration_s, metavar="DUR", default="1d",
     help="How long it is theirs, up to 30d; by default 1d.",
 )  # fmt: skip
 @pass_app
@@ -194,7 +173,7 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
 
 
 def _check_lease(lease_s: float) -> None:
-    if not 0 < lease_s <= MAX_LEASE_S:
+    if not 0 < lease_s <= verbs.MAX_LEASE_S:
         raise click.UsageError("--lease is more than nothing and 30d at most")
 
 
@@ -213,13 +192,13 @@ def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
 
 
 @tasks.command(prints=ExtendedTask)
-@click.argument("task", metavar="TASK", type=OPEN_TASK)
+@click.argument("task", metavar="TASK", type=params.OPEN_TASK)
 @click.option(
-    "--lease", type=duration_s, metavar="DUR", required=True,
+    "--lease", type=params.duration_s, metavar="DUR", required=True,
     help="How long it stays theirs from now on, up to 30d.",
 )  # fmt: skip
 @click.option("--as", "actor", **AS)
-@click.option(TOKEN.flag, type=int, metavar="N", help=TOKEN.help)
+@click.option(verbs.TOKEN.flag, type=int, metavar="N", help=verbs.TOKEN.help)
 @pass_app
 def extend(app: App, task: str, lease: float, actor: str | None, token: int | None) -> None:
     """Keep a task that is claimed for longer. A lease that lasts for longer stays.
@@ -231,12 +210,12 @@ def extend(app: App, task: str, lease: float, actor: str | None, token: int | No
     with database(app) as conn:
         key = find_task(conn, task)
         given: dict[str, Any] = {"lease": lease, "token": token, "actor": actor}
-        until = perform(conn, db.operations.perform(EXTEND, *key, **given))
+        until = perform(conn, db.operations.perform(verbs.EXTEND, *key, **given))
     shown = f"{until.astimezone():%Y-%m-%d %H:%M}"
     app.print_result(f"{task_name(*key)}  until {shown}", ExtendedTask(key, until))
 
 
-def _of_task(verb: Verb[str]) -> Command:
+def _of_task(verb: verbs.Verb[str]) -> Command:
     """The command of a verb on a task, which prints what the task became."""
 
     def act(app: App, /, task: str, **given: Any) -> None:
@@ -249,8 +228,10 @@ def _of_task(verb: Verb[str]) -> Command:
             try:
                 result = perform(conn, db.operations.perform(verb, *key, **given))
             except (LeaseLost, NotFound, NotOpen) as error:
-                of = "--status waiting" if verb is WAKE else f"--run {short_id(key.run_id)}"
-                shows = "lists the tasks that wait" if verb is WAKE else "shows its open tasks"
+                of = "--status waiting" if verb is verbs.WAKE else f"--run {short_id(key.run_id)}"
+                shows = (
+                    "lists the tasks that wait" if verb is verbs.WAKE else "shows its open tasks"
+                )
                 error.next = f"`pgflowd tasks list {of}` {shows}"
                 raise
         app.print_result(f"{task_name(*key)}  {result}", ReportedTask(key, result))
@@ -258,13 +239,13 @@ def _of_task(verb: Verb[str]) -> Command:
             app.note("its run or step had ended before; what was reported is kept with the attempt")
             app.exit(ExitCode.NO)
 
-    word = WAITING_TASK if verb is WAKE else OPEN_TASK
+    word = params.WAITING_TASK if verb is verbs.WAKE else params.OPEN_TASK
     argument = click.Argument(["task"], metavar="TASK", type=word)
-    by_person = [click.Option(["--as", "actor"], **AS)] if TOKEN in verb.arguments else []
+    by_person = [click.Option(["--as", "actor"], **AS)] if verbs.TOKEN in verb.arguments else []
     return command_of(verb, act, [argument], by_person, prints=ReportedTask)
 
 
-for verb in (WAKE, COMPLETE, FAIL, RELEASE):
+for verb in (verbs.WAKE, verbs.COMPLETE, verbs.FAIL, verbs.RELEASE):
     tasks.add_command(_of_task(verb))
 
 
@@ -306,7 +287,7 @@ def list_stalled(app: App) -> None:
     app.print_found(StalledTasks(found), found, show, "no task is stalled")
 
 
-def _of_stalled(verb: Verb[bool]) -> Command:
+def _of_stalled(verb: verbs.Verb[bool]) -> Command:
     """The command of a verb on tasks that are stalled; it leaves and reports those that are not."""
 
     def act(app: App, /, words: Sequence[str], all_: bool, **given: Any) -> None:
@@ -332,10 +313,10 @@ def _of_stalled(verb: Verb[bool]) -> Command:
             app.exit(ExitCode.REFUSED)
 
     before = [
-        click.Argument(["words"], metavar="[TASK]...", type=TASK, nargs=-1),
+        click.Argument(["words"], metavar="[TASK]...", type=params.TASK, nargs=-1),
         click.Option(["--all", "all_"], is_flag=True, help="Every stalled task."),
     ]
-    prints = RequeuedTasks if verb is REQUEUE else FailedTasks
+    prints = RequeuedTasks if verb is verbs.REQUEUE else FailedTasks
     return command_of(verb, act, before, prints=prints)
 
 
@@ -343,7 +324,7 @@ def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
     return execute(conn, db.waits.stalled_tasks(app.settings.recovery.stale_threshold_s))
 
 
-for _verb in (REQUEUE, GIVE_UP):
+for _verb in (verbs.REQUEUE, verbs.GIVE_UP):
     stalled.add_command(_of_stalled(_verb))
 
 
@@ -359,9 +340,11 @@ def dead() -> None:
 
 
 @dead.command("list", prints=DeadLetters)
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
-@click.option("--since", type=duration_s, metavar="DUR", help="Of runs started within this time.")
-@LIMIT_OPTION
+@click.option("--flow", type=params.FLOW, metavar="SLUG", help="Only tasks of this flow.")
+@click.option(
+    "--since", type=params.duration_s, metavar="DUR", help="Of runs started within this time."
+)
+@params.LIMIT_OPTION
 @pass_app
 def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> None:
     """List the tasks that failed for good, those of the newest runs first.

@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import threading
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,6 +26,10 @@ from pgflowd.cli.groups import Group
 from pgflowd.core.documents import versioned
 from pgflowd.core.redact import one_line, secrets_in
 from pgflowd.errors import ConfigError, PgflowdError, Problem
+from pgflowd.host.config import read
+from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
+from pgflowd.host.logs import open_log
+from pgflowd.host.systemd import Notifier
 
 if TYPE_CHECKING:
     from pgflowd.core.settings.sections import Settings
@@ -99,16 +104,17 @@ def passwd(app: App, name: str, act: bool) -> None:
     from pgflowd.web.login_files import LoginLine
 
     file = _login_file(app, "users", name)
-    password = _read_password()
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
     if not LEAST_CHARS <= len(password) <= MAX_CHARS:
         raise click.UsageError(f"a password has at least {LEAST_CHARS} characters")
     replaced = file.put(LoginLine(name, act, hash_of(password)))
     rights = "look and act" if act else "look"
     done = "has a new password" if replaced else "is added"
-    app.print_result(
-        f"{name} {done}, and may {rights}",
-        ChangedLogin(name=name, may_act=act, file=str(file.path), replaced=replaced),
-    )
+    document = ChangedLogin(name=name, may_act=act, file=str(file.path), replaced=replaced)
+    app.print_result(f"{name} {done}, and may {rights}", document)
 
 
 @web.command(prints=NewToken)
@@ -128,11 +134,10 @@ def token(app: App, name: str, act: bool) -> None:
 
     file = _login_file(app, "tokens", name)
     made, login = new_token(name, may_act=act)
-    replaced = file.put(login)
-    app.print_result(
-        made,
-        NewToken(name=name, may_act=act, file=str(file.path), replaced=replaced, token=made),
-    )
+    changed = ChangedLogin(
+        name=name, may_act=act, file=str(file.path), replaced=file.put(login)
+    )  # fmt: skip
+    app.print_result(made, NewToken(**changed, token=made))
 
 
 def is_installed() -> bool:
@@ -143,15 +148,12 @@ def is_installed() -> bool:
 def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     import setproctitle
 
-    from pgflowd.host.logs import open_log
-    from pgflowd.host.systemd import Notifier
     from pgflowd.web.server import serve, served
 
     settings = app.settings
     level = "debug" if app.verbose else "warning" if app.quiet else settings.logging.level
-    log = open_log(
-        replace(settings.logging, level=level), process="web", name=settings.pgflowd.name
-    )
+    logging = replace(settings.logging, level=level)
+    log = open_log(logging, process="web", name=settings.pgflowd.name)
     url = _url(app, settings.web.url, "url") or app.database_url
     operator_url = "" if is_read_only else _url(app, settings.web.operator_url, "operator_url")
     log.hide(app.secrets)
@@ -160,14 +162,22 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
         redact=settings.logging.redact,
         read_only="it was started with --read-only" if is_read_only else "",
     )  # fmt: skip
-    link = _link(settings, made.key)
+    address = settings.web.address
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    start = f"unix:{address.path}:" if address.path else f"http://{host}:{address.port}"
+    link = f"{start}{settings.web.base_path}/" + (f"?key={made.key}" if made.key else "")
     notifier = Notifier()
     setproctitle.setproctitle(f"{settings.pgflowd.name}: web")
 
     def tell(browse: Callable[[], None] | None) -> None:
         notifier.ready(f"listens at {settings.web.listen}")
         log.info("web.started", listen=settings.web.listen, auth=settings.web.auth)
-        _print_link(app, settings, link)
+        if app.json:
+            app.print_json_line(versioned(ServedDashboard(listen=settings.web.listen, link=link)))
+        else:
+            app.print(f"dashboard  {link}")
+            app.note("  Ctrl-C ends it")
+            sys.stdout.flush()
         if browse is not None:
             browse()
 
@@ -181,31 +191,12 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     log.info("web.stopped")
 
 
-def _print_link(app: App, settings: Settings, link: str) -> None:
-    if app.json:
-        app.print_json_line(versioned(ServedDashboard(listen=settings.web.listen, link=link)))
-        return
-    app.print(f"dashboard  {link}")
-    app.note("  Ctrl-C ends it")
-    sys.stdout.flush()
-
-
-def _link(settings: Settings, key: str) -> str:
-    """The address to open; with the key, if it takes one."""
-    address, base = settings.web.address, settings.web.base_path
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    start = f"unix:{address.path}:" if address.path else f"http://{host}:{address.port}"
-    return f"{start}{base}/" + (f"?key={key}" if key else "")
-
-
 @contextmanager
 def _opening(link: str) -> Iterator[Callable[[], None]]:
     """
     Yield what opens the link in a browser. Others can see the words of its command line, so it
     gets the address of a file that we alone can read, and that leads on.
     """
-    import webbrowser
-
     with tempfile.TemporaryDirectory(prefix="pgflowd-") as directory:
         page = Path(directory, "dashboard.html")
         page.write_text(f'<meta http-equiv="refresh" content="0;url={link}">', encoding="ascii")
@@ -216,37 +207,29 @@ def _opening(link: str) -> Iterator[Callable[[], None]]:
 @contextmanager
 def _listening(settings: Settings) -> Iterator[socket.socket]:
     """Yield the listening socket. E510: it cannot be had."""
-    from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
-
-    address = settings.web.address
+    address, ends = settings.web.address, ExitStack()
     try:
         if address.path:
             place = SocketPlace(Path(address.path), BACKLOG)
+            listener = place.listener
+            ends.callback(place.leave)
             if settings.web.auth in ("password", "proxy"):
                 Path(address.path).chmod(0o660)  # for the group, in which a proxy may be
         else:
+            where = (address.host, address.port)
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            listener = socket.create_server(
-                (address.host, address.port), family=family, backlog=BACKLOG
-            )
+            listener = socket.create_server(where, family=family, backlog=BACKLOG)
+            ends.enter_context(listener)
     except (OSError, SocketInUse, SocketPathError) as error:
         why = "another process has it" if isinstance(error, SocketInUse) else str(error)
         text = f"[web] listen = {settings.web.listen} cannot be used: {one_line(why, 200)}"
         remedy = "end who has it, or name another address with --listen"
         raise PgflowdError(text, code="E510", next=remedy) from None
-    if not address.path:
-        with listener:
-            yield listener
-        return
-    try:
-        yield place.listener
-    finally:
-        place.leave()
+    with ends:
+        yield listener
 
 
 def _url(app: App, ref: Ref, key: str) -> str:
-    from pgflowd.host.config import read
-
     url = read(ref, place=f"[web] {key}")
     app.secrets.update(secrets_in(url))
     return url
@@ -273,9 +256,3 @@ def _login_file(app: App, key: str, name: str) -> LoginFile:
             f"'{one_line(name, 60)}' is not a name: at most 64 characters, no blanks and no ':'"
         )
     return LoginFile(path, key)
-
-
-def _read_password() -> str:
-    if sys.stdin.isatty():
-        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
-    return sys.stdin.readline().rstrip("\r\n")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -22,13 +23,7 @@ import psycopg
 
 from pgflowd import __version__
 from pgflowd.cli.app import App
-from pgflowd.cli.local.children import (
-    DaemonNotUp,
-    daemon,
-    interrupted_by_term,
-    local_web,
-    wait_until_settled,
-)
+from pgflowd.cli.local import children
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.exit_codes import ExitCode
@@ -73,7 +68,7 @@ def run_demo(app: App, *, once: bool, keep: bool) -> None:
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]
     with (
-        interrupted_by_term(),
+        children.interrupted_by_term(),
         _data_directory() as directory,
         EmbeddedPostgres(directory, keep=keep) as postgres,
         _control_socket(directory) as socket,
@@ -81,10 +76,17 @@ def run_demo(app: App, *, once: bool, keep: bool) -> None:
         began = time.monotonic()
         with connect(postgres.dsn) as connection:
             schema.install(connection)
-        _print_header(app, directory, postgres, time.monotonic() - began)
-        config = _configure(directory, postgres.dsn, socket)
-        went_well = _serve(app, config, postgres, socket, once=once, keep=keep)
-        if not went_well:
+        if not app.json:
+            server = f"PostgreSQL {postgres.version} (embedded, {directory})"
+            installed = f"schema installed in {duration(time.monotonic() - began)}"
+            examples = f"{len(EXAMPLES)} example flows"
+            text = f"pgflowd {__version__} demo   {server}   {installed}   {examples}"
+            app.print(app.out.folded(text))
+        config, url = directory / "pgflowd.toml", directory / "url"
+        config.write_text(CONFIG.format(control=toml_value(str(socket))))
+        url.touch(0o600)
+        url.write_text(postgres.dsn)
+        if not _serve(app, config, postgres, socket, once=once, keep=keep):
             app.exit(ExitCode.NO)
 
 
@@ -93,56 +95,36 @@ def _serve(
 ) -> bool:
     """Serve the examples until their runs have ended, or until Ctrl-C. Whether all went well."""
     log_path, words = config.with_name("daemon.log"), ["-c", str(config)]
+    is_alone = once or app.json  # nobody opens a dashboard
     with (
         log_path.open("ab") as log,
-        daemon(words, database_url=postgres.dsn, log=log) as process,
-        nullcontext() if once or app.json else local_web(app, words, postgres.dsn) as get_link,
+        children.daemon(words, database_url=postgres.dsn, log=log) as process,
+        nullcontext() if is_alone else children.local_web(app, words, postgres.dsn) as get_link,
     ):
-        with _log_end_in_error(log_path):
-            wait_until_settled(process, socket)
+        try:
+            children.wait_until_settled(process, socket)
+        except children.DaemonNotUp as error:  # with the end of its log, which is deleted
+            lines = log_path.read_text(errors="replace").splitlines()
+            end = " / ".join([line for line in lines if " info " not in line][-_LAST_LINES:])
+            text = f"{error.message}: {end}" if end else error.message
+            raise children.DaemonNotUp(text, error.daemon_exit_code) from None
         with connect(postgres.dsn) as connection:
             runs = DemoRuns(app, connection)
             went_well, summary = runs.watch(), runs.summary()
+            versions = {"pgflowd": __version__, "postgresql": postgres.version}
+            place = {"directory": str(config.parent), "dsn": postgres.dsn}
             with suppress(KeyboardInterrupt):
                 link = get_link() if get_link else None
-                _print_next_steps(app, config, summary, postgres, link, once=once, keep=keep)
+                next_steps = partial(_print_next_steps, app, config, summary, link, once, keep)
+                app.print_result(next_steps, {**versions, **place, **summary})
                 if not once:
                     runs.go_on(starts=link is not None)
     return went_well
 
 
-def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
-    if not app.json:
-        text = (
-            f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
-            f"   schema installed in {duration(schema_s)}   {len(EXAMPLES)} example flows"
-        )
-        app.print(app.out.folded(text))
-
-
-def _configure(directory: Path, dsn: str, socket: Path) -> Path:
-    config, url = directory / "pgflowd.toml", directory / "url"
-    config.write_text(CONFIG.format(control=toml_value(str(socket))))
-    url.touch(0o600)
-    url.write_text(dsn)
-    return config
-
-
 def _print_next_steps(
-    app: App,
-    config: Path,
-    summary: dict[str, Any],
-    postgres: EmbeddedPostgres,
-    link: str | None,
-    *,
-    once: bool,
-    keep: bool,
+    app: App, config: Path, summary: dict[str, Any], link: str | None, once: bool, keep: bool
 ) -> None:
-    if app.json:
-        versions = {"pgflowd": __version__, "postgresql": postgres.version}
-        place = {"directory": str(config.parent), "dsn": postgres.dsn}
-        app.print_document({**versions, **place, **summary})
-        return
     runs, tasks, retries = len(summary["runs"]), summary["tasks"], summary["retries"]
     counted = f"{runs} runs, {tasks} tasks, {retries} retries."
     ends = "ends it and " + ("keeps the data" if keep else "removes the data (--keep keeps them)")
@@ -156,18 +138,6 @@ def _print_next_steps(
     if link:
         steps.append((link, f"see runs move, in a browser; one starts every {NEXT_RUN_S:g} s"))
     app.print("\n".join(app.out.commands("next", app.with_activation(steps))))
-
-
-@contextmanager
-def _log_end_in_error(log: Path) -> Iterator[None]:
-    """If the daemon does not start, add the end of its log to the error; the log is deleted."""
-    try:
-        yield
-    except DaemonNotUp as error:
-        lines = log.read_text(errors="replace").splitlines()
-        end = " / ".join([line for line in lines if " info " not in line][-_LAST_LINES:])
-        text = f"{error.message}: {end}" if end else error.message
-        raise DaemonNotUp(text, error.daemon_exit_code) from None
 
 
 @contextmanager

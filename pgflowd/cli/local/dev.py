@@ -30,17 +30,7 @@ import click
 from pgflowd import __version__
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import socket_path
-from pgflowd.cli.local.children import (
-    STOP_TIMEOUT_S,
-    DaemonNotUp,
-    daemon,
-    interrupted_by_term,
-    local_web,
-    of_start,
-    telling,
-    telling_the_end,
-    wait_until_settled,
-)
+from pgflowd.cli.local import children
 from pgflowd.cli.local.dev_watch import Changes, Project, follow_changes, watched
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
@@ -76,11 +66,11 @@ def serve_project(
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
         with (
-            interrupted_by_term(),
+            children.interrupted_by_term(),
             suppress(KeyboardInterrupt),
             dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as database,
             announce_url(root, database.url),
-            local_web(app, _config(app), database.url) as link,
+            children.local_web(app, _config(app), database.url) as link,
             nullcontext() if no_reload else watched(root) as changes,
         ):
             project = Project(app, root, database.url)
@@ -109,43 +99,34 @@ def _serve(
 ) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
     socket = socket_path(app)
-    limit_s = min(app.settings.supervisor.drain_timeout_s, STOP_TIMEOUT_S)
+    limit_s = min(app.settings.supervisor.drain_timeout_s, children.STOP_TIMEOUT_S)
     with (
-        _log(app) as (log, environ),
-        daemon(
+        # the important records, or with -v all
+        nullcontext() if app.verbose else log_pipe(partial(print_record, app)) as log,
+        children.daemon(
             _config(app),
             database_url=project.dsn,
             log=log,
-            environ=environ,
+            environ={} if app.verbose else ENVIRON,
             may_recreate=app.flag_database_url is None,
-            ending=partial(telling_the_end, app, socket, limit_s),
+            ending=partial(children.telling_the_end, app, socket, limit_s),
         ) as process,
     ):
         try:
-            with telling(app, socket, of_start(app.settings.pgflowd.flows)):
-                status = wait_until_settled(process, socket)
+            with children.telling(app, socket, children.of_start(app.settings.pgflowd.flows)):
+                status = children.wait_until_settled(process, socket)
             project.show(status)
             _print_ready(app, project, link(), time.monotonic() - began_at)
             if changes is not None:
                 follow_changes(project, process, changes)
             if (code := process.wait()) != 0:  # it ended without `pgflowd stop`
-                raise DaemonNotUp(f"the daemon ended with exit code {code}", code)
-        except DaemonNotUp as error:
+                raise children.DaemonNotUp(f"the daemon ended with exit code {code}", code)
+        except children.DaemonNotUp as error:
             if changes is None or error.daemon_exit_code not in {ExitCode.CONFIG, ExitCode.NO}:
                 raise
             project.wait_for_valid_config(changes)
             return False
     return True
-
-
-@contextmanager
-def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
-    """Yield the daemon's log and its environment: the important records, or with -v all."""
-    if app.verbose:
-        yield None, {}
-        return
-    with log_pipe(partial(print_record, app)) as log:
-        yield log, ENVIRON
 
 
 def _print_ready(app: App, project: Project, link: str | None, took_s: float) -> None:
