@@ -52,7 +52,7 @@ from pgflowd.core.run_filter import (
 )
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
-from pgflowd.core.wishes import Wishes, begins_at, changed, expires_at
+from pgflowd.core.wishes import By, Wishes, begins_at, changed, expires_at
 from pgflowd.db import operations, run_details, run_search
 from pgflowd.db.client_connections import (
     NAME,
@@ -267,84 +267,53 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         return await self._perform(found, conn)
 
     async def cancel(
-        self,
-        run_id: RunId,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        undo: bool = False,
-        conn: AsyncGiven | None = None,
+        self, run_id: RunId, *, undo: bool = False, conn: AsyncGiven | None = None, **by: Unpack[By]
     ) -> Run:
         """
         End a run and its running tasks; a second call changes nothing. Raises RunEnded.
 
         `undo`: then undo what it has done, whatever its flow says. Raises WrongState.
         """
-        operation = perform(verbs.CANCEL, run_id, reason=reason, actor=actor, undo=undo)
-        return await self._perform(operation, conn)
+        return await self._perform(perform(verbs.CANCEL, run_id, undo=undo, **by), conn)
 
     async def undo(
         self,
         run_id: RunId,
         *,
-        reason: str | None = None,
         again: bool = False,
-        actor: str | None = None,
         conn: AsyncGiven | None = None,
+        **by: Unpack[By],
     ) -> Run:
         """
         Undo what a run has done, once it has ended. Raises RunEnded, UndoStarted, WrongState.
 
         `again`: undo what an undo that failed has left.
         """
-        operation = perform(verbs.UNDO, run_id, reason=reason, actor=actor, again=again)
-        return await self._perform(operation, conn)
+        return await self._perform(perform(verbs.UNDO, run_id, again=again, **by), conn)
 
     async def pause(
-        self,
-        run_id: RunId,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        conn: AsyncGiven | None = None,
+        self, run_id: RunId, *, conn: AsyncGiven | None = None, **by: Unpack[By]
     ) -> Run:
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
-        return await self._perform(perform(verbs.PAUSE, run_id, reason=reason, actor=actor), conn)
+        return await self._perform(perform(verbs.PAUSE, run_id, **by), conn)
 
     async def resume(
-        self,
-        run_id: RunId,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        conn: AsyncGiven | None = None,
+        self, run_id: RunId, *, conn: AsyncGiven | None = None, **by: Unpack[By]
     ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
-        return await self._perform(perform(verbs.RESUME, run_id, reason=reason, actor=actor), conn)
+        return await self._perform(perform(verbs.RESUME, run_id, **by), conn)
 
     async def pause_flow(
-        self,
-        flow_slug: str,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        conn: AsyncGiven | None = None,
+        self, flow_slug: str, *, conn: AsyncGiven | None = None, **by: Unpack[By]
     ) -> bool:
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
-        operation = perform(verbs.PAUSE_FLOW, flow_slug, reason=reason, actor=actor)
-        return await self._perform(operation, conn)
+        return await self._perform(perform(verbs.PAUSE_FLOW, flow_slug, **by), conn)
 
     async def resume_flow(
-        self,
-        flow_slug: str,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        conn: AsyncGiven | None = None,
+        self, flow_slug: str, *, conn: AsyncGiven | None = None, **by: Unpack[By]
     ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
-        operation = perform(verbs.RESUME_FLOW, flow_slug, reason=reason, actor=actor)
-        return await self._perform(operation, conn)
+        return await self._perform(perform(verbs.RESUME_FLOW, flow_slug, **by), conn)
 
     async def reschedule(
         self,
@@ -356,9 +325,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         after: Sequence[RunId] | None = None,
         after_mode: Literal["completed", "ended"] | None = None,
         singleton: str | None = None,
-        reason: str | None = None,
-        actor: str | None = None,
         conn: AsyncGiven | None = None,
+        **by: Unpack[By],
     ) -> Run:
         """
         Let a planned run begin otherwise, or an open one expire at another time. Raises RunEnded.
@@ -366,21 +334,18 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         `after`: for which runs it waits instead, none with []; `singleton`: its key, none with "".
         """
         wanted = changed(begins_at(at, delay), expires_at(expires), after, after_mode, singleton)
-        operation = perform(verbs.RESCHEDULE, run_id, reason=reason, actor=actor, **wanted)
-        return await self._perform(operation, conn)
+        return await self._perform(perform(verbs.RESCHEDULE, run_id, **wanted, **by), conn)
 
     async def retry(
         self,
         run_id: RunId,
         *,
-        reason: str | None = None,
-        actor: str | None = None,
         even_if_cancelled: bool = False,
         conn: AsyncGiven | None = None,
+        **by: Unpack[By],
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        given = {"reason": reason, "even_if_cancelled": even_if_cancelled}
-        operation = perform(verbs.RETRY, run_id, actor=actor, **given)
+        operation = perform(verbs.RETRY, run_id, even_if_cancelled=even_if_cancelled, **by)
         return await self._perform(operation, conn)
 
     async def delete(

@@ -34,6 +34,13 @@ CONFLICTS = ("wait", "existing", "reject", "replace")
 AFTER_MODES = ("completed", "ended")
 
 
+class By(TypedDict, total=False):
+    """The keywords of what somebody does to a run or a flow; both are kept with it."""
+
+    reason: str | None  # why
+    actor: str | None  # who; by default the role that is connected
+
+
 class Wishes(TypedDict, total=False):
     """The keywords of a start. `at` and `delay` exclude each other."""
 

@@ -18,7 +18,7 @@ import pgflowd.testing
 from pgflowd.core import documents
 from pgflowd.core.definition import options
 from pgflowd.core.run_filter import RunsWanted
-from pgflowd.core.wishes import Wishes
+from pgflowd.core.wishes import By, Wishes
 from pgflowd.errors import PgflowdError
 from pgflowd.testing import plugin
 from pgflowd.testing.scratch import ScratchDatabase
@@ -83,7 +83,7 @@ def api_page() -> str:
         if title == "Define flows":
             parts += ["### Options", paragraph(_OF_OPTIONS), _options()]
         if title.startswith("Start"):
-            parts += [*_keywords(Wishes), *_keywords(RunsWanted)]
+            parts += [*_keywords(Wishes), *_keywords(By), *_keywords(RunsWanted)]
     parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
     parts += ["## Test flows", paragraph(_TESTS)]
     parts += _entries({name: getattr(pgflowd.testing, name) for name in pgflowd.testing.__all__})
