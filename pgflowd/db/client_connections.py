@@ -56,27 +56,17 @@ class Library(Enum):
         return self in (Library.SQLALCHEMY_ASYNC, Library.ASYNCPG)
 
 
-class SqlalchemySession(Protocol):
-    """A `Session` or `Connection` of SQLAlchemy."""
+class Foreign(Protocol):
+    """A session or connection of SQLAlchemy, or `django.db.connection`."""
 
-    def execute(self, statement: Any, /) -> Any: ...
-    def scalar(self, statement: Any, /) -> Any: ...
     def commit(self) -> None: ...
+    def rollback(self) -> None: ...
 
 
-class SqlalchemyAsyncSession(Protocol):
-    """An `AsyncSession` or `AsyncConnection` of SQLAlchemy."""
+class AsyncConnectionOfOthers(Protocol):
+    """A session or connection of SQLAlchemy's asyncio, or a connection of asyncpg."""
 
-    def execute(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
-    def scalar(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
-    def commit(self) -> Coroutine[Any, Any, None]: ...
-
-
-class AsyncpgConnection(Protocol):
-    """A `Connection` of asyncpg."""
-
-    def is_in_transaction(self) -> bool: ...
-    def get_server_pid(self) -> int: ...
+    def close(self) -> Coroutine[Any, Any, None]: ...
 
 
 class PooledAsyncpgConnection(Protocol):
@@ -85,16 +75,7 @@ class PooledAsyncpgConnection(Protocol):
     def __getattr__(self, attr: str, /) -> Any: ...
 
 
-class DjangoConnection(Protocol):
-    """`django.db.connection`."""
-
-    in_atomic_block: bool
-
-    def cursor(self) -> Any: ...
-
-
-Foreign: TypeAlias = SqlalchemySession | DjangoConnection
-AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
+AsyncForeign: TypeAlias = AsyncConnectionOfOthers | PooledAsyncpgConnection
 
 
 def library_of(database: object) -> Library | None:
@@ -120,14 +101,6 @@ _OF_DJANGO = {
     ("django.db.backends.base.base", "BaseDatabaseWrapper"),
     ("django.utils.connection", "ConnectionProxy"),
 }
-
-
-def django_connection(using: str) -> DjangoConnection:
-    """This thread's connection of Django with a name of its settings."""
-    from django.db import connections
-
-    found: DjangoConnection = connections[using]
-    return found
 
 
 def pool_of(connection: Any) -> object:
@@ -326,7 +299,9 @@ class ClientConnections(Generic[AnyConnection]):
         if given is not None:
             self._refuse_unknown(given)
         if given is None and self._using is not None:
-            return django_connection(self._using)
+            from django.db import connections
+
+            return connections[self._using]  # of this thread
         return given
 
     def _checked(self, pool: object, operation: Operation[T]) -> Operation[T]:

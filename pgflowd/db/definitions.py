@@ -208,7 +208,8 @@ def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, in
 
     None if it has the code's shape. Raises W322 if the code cannot execute it.
     """
-    version, known = _version_of(conn, code.name, slug), fetch_value(conn, _SHAPE, (slug,))
+    versions = {each.flow_slug: each.number for each in execute(conn, versions_of(code.name))}
+    version, known = versions.get(slug, 1), fetch_value(conn, _SHAPE, (slug,))
     if known is None:
         raise DatabaseError(f"flow {slug} is no longer in the database", code="E308")
     if not changes_between(known, code.shape):
@@ -279,11 +280,6 @@ def _unserved(
     more = f", and {counted(len(rest), 'step')} more" if rest else ""
     text = f"{slug}: step {first.slug} of version {version}{of_runs} {first.why}{more}"
     return Problem("W322", text, PLACE, first.remedy)
-
-
-def _version_of(conn: Connection, name: str, slug: str) -> int:
-    versions = execute(conn, versions_of(name))
-    return next((each.number for each in versions if each.flow_slug == slug), 1)
 
 
 def _next_version(conn: Connection, code: Code, *, take_code: bool) -> Defined:

@@ -55,7 +55,7 @@ from pgflowd.core.waiting import (
     check_signal_name,
     seconds_of,
 )
-from pgflowd.core.wishes import NEVER, ChildRun, ChildStart, Moment, StartingContext
+from pgflowd.core.wishes import CheckedWishes, ChildRun, ChildStart, Moment, StartingContext
 from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
 from pgflowd.flow import Flow
 from pgflowd.testing.engine import Engine, SentSignal, TaskRow
@@ -74,6 +74,10 @@ def refuse_too_large(value: Any, what: str) -> None:
     if size > MAX_BYTES:
         text = f"{what} has {size} bytes, and {MAX_BYTES} are allowed"
         raise TooLarge(text, next="store it elsewhere, and keep a reference to it")
+
+
+def _size(value: Any) -> int:
+    return len(dumps(value).encode())
 
 
 class Room:
@@ -100,10 +104,6 @@ class Room:
 
     def give_back(self, name: str) -> None:
         self._bytes -= self._sizes.pop(name)
-
-
-def _size(value: Any) -> int:
-    return len(dumps(value).encode())
 
 
 def sent_signals(signals: Mapping[str, Any]) -> list[SentSignal]:
@@ -140,6 +140,9 @@ class StartedChild(NamedTuple):
     error: str | None
 
 
+End = tuple[RunStatus, Any, str | None]  # of a run: status, output and error
+
+
 class TestedChildren:
     """Those that the handlers of a test may start, and those that they have started."""
 
@@ -161,10 +164,11 @@ class TestedChildren:
             hint = did_you_mean(child.flow, self.given) or f"give children={{'{child.flow}': …}}"
             text = f"step {step} starts flow {child.flow}, which the test does not know"
             raise RuntimeError(f"{text}; {hint}")
-        begins_at = now + _in_s(child.wishes.begins if child.wishes else NEVER, moment, 0.0)
-        expires = child.wishes.expires if child.wishes else NEVER
-        expires_at = now + _in_s(expires, moment, math.inf)
-        end, took_s = _EXPIRED, 0.0
+        wishes = child.wishes or CheckedWishes()
+        begins_at = now + _in_s(wishes.begins, moment, 0.0)
+        expires_at = now + _in_s(wishes.expires, moment, math.inf)
+        end: End
+        end, took_s = (RunStatus.EXPIRED, None, "its time is over"), 0.0
         if begins_at < expires_at:
             found, took_s = self._end_of(child)
             end = found if begins_at + took_s < expires_at else end
@@ -186,7 +190,7 @@ class TestedChildren:
                 raise RunError(text, code="E409")
         return max(self.ends[run_id] for run_id in run_ids)
 
-    def _end_of(self, child: ChildStart) -> tuple[_End, float]:
+    def _end_of(self, child: ChildStart) -> tuple[End, float]:
         """How it ends, and after how many seconds."""
         given = self.given[child.flow]
         of_job = getattr(given, "flow", None)
@@ -196,23 +200,12 @@ class TestedChildren:
 
             run = run_flow(flow, child.input, children=self.given)
             error = next((step.error for step in run.steps.values() if step.error), None)
-            return _End(RunStatus(run.status), run.output, error), run.took_s
+            return (RunStatus(run.status), run.output, error), run.took_s
         try:
             output = stored_value(given(deep_copy(child.input)), what=f"the output of {child.flow}")
         except Exception as error:
-            return _End(RunStatus.FAILED, None, failure_of(error).message), 0.0
-        return _End(RunStatus.COMPLETED, output, None), 0.0
-
-
-class _End(NamedTuple):
-    """How a run has ended."""
-
-    status: RunStatus
-    output: Any
-    error: str | None
-
-
-_EXPIRED = _End(RunStatus.EXPIRED, None, "its time is over")
+            return (RunStatus.FAILED, None, failure_of(error).message), 0.0
+        return (RunStatus.COMPLETED, output, None), 0.0
 
 
 def _in_s(given: Moment, moment: datetime, default: float) -> float:
@@ -283,8 +276,7 @@ class PlainContext(StartingContext):
         if child.wishes and self.run_id in map(str, child.wishes.after):
             text = f"run {child.run_id} cannot begin after run {self.run_id}, which is its parent"
             raise BadDependency(text, next="leave it out; see docs/guides/child-runs.md")
-        now, moment = self._now(), self._moment()
-        self._tested_children.start(child, self.step_slug, now, moment)
+        self._tested_children.start(child, self.step_slug, self._now(), self._moment())
         return child.run_id
 
     def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
@@ -351,14 +343,13 @@ class FakeContext(PlainContext):
         return {"slept": True}
 
     def _end_of_signal(self, wait: Wait) -> dict[str, Any]:
-        sent = [each for each in self._unused if each.name == wait.name][:1]
-        ends_at = None if wait.in_s is None else self.waited_s + wait.in_s
-        for signal in sent:
-            if ends_at is None or signal.sent_at <= ends_at:
-                self._unused.remove(signal)
-                self.waited_s = max(self.waited_s, signal.sent_at)
-                return {"got": signal.payload}
-        if ends_at is None:
+        ends_at = math.inf if wait.in_s is None else self.waited_s + wait.in_s
+        signal = next((each for each in self._unused if each.name == wait.name), None)
+        if signal and signal.sent_at <= ends_at:
+            self._unused.remove(signal)
+            self.waited_s = max(self.waited_s, signal.sent_at)
+            return {"got": signal.payload}
+        if wait.in_s is None:
             raise RuntimeError(
                 f"step {self.step_slug} waits for signal '{wait.name}', which nothing sends;"
                 f" give the context signals={{'{wait.name}': …}}"

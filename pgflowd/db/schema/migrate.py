@@ -20,6 +20,7 @@ from pgflowd.core.documents.daemons import Migrated
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT
+from pgflowd.db.query import fetch_value
 from pgflowd.db.schema.files import (
     SERVERS,
     Migration,
@@ -72,15 +73,17 @@ def migrate(
         plan = MigrationPlan(state.version, target, by_migrations, last, core)
         for file in plan.before:
             _apply(conn, file)
-        is_repeated = plan.is_applied and _is_unchanged(conn)
+        # whether each object is as the last migrate recorded it
+        is_repeated = plan.is_applied and fetch_value(conn, read("install/unchanged.sql").text)
         for file in plan.again if is_repeated else plan.after:
             _apply(conn, file)
         if dry_run:
             raise psycopg.Rollback(transaction)
     names = [f"{step.version:04}_{step.name}" for step in plan.migrations]
-    adopted = core.edition if core.to_replace else None
-    replaced = list(core.to_replace)
-    return Migrated(state.version, plan.target, names, adopted, replaced, dry_run, is_repeated)
+    adopted, replaced = core.edition if core.to_replace else None, list(core.to_replace)
+    return Migrated(
+        state.version, plan.target, names, adopted, replaced, dry_run, bool(is_repeated)
+    )
 
 
 def sql(from_: int | None = None) -> str:
@@ -95,7 +98,7 @@ def sql(from_: int | None = None) -> str:
     plan = MigrationPlan(start, schema_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
     keep, restore = read("install/keep_settings.sql"), read("install/restore_settings.sql")
-    files = [keep, session_script(), guard, *plan.files, restore]
+    files = [keep, session_script(), guard, *plan.before, *plan.after, restore]
     head = "-- Run this in one transaction: psql -1 -v ON_ERROR_STOP=1 -f THIS_FILE\n"
     return head + "".join(f"\n-- {file.path}\n{file.text.rstrip()}\n" for file in files)
 
@@ -124,12 +127,6 @@ def _check_target(version: int, lowest: int) -> None:
         )
 
 
-def _is_unchanged(conn: Connection) -> bool:
-    """Whether each object is as the last migrate recorded it."""
-    row = conn.execute(read("install/unchanged.sql").text.encode()).fetchone()
-    return bool(row and row[0])
-
-
 def _apply(conn: Connection, file: SqlFile) -> None:
     try:
         conn.execute(file.text.encode())
@@ -152,7 +149,7 @@ def _apply(conn: Connection, file: SqlFile) -> None:
 @dataclass(frozen=True)
 class MigrationPlan:
     """
-    The versions before and after, and the core that was there; `files` are executed in this order.
+    The versions before and after, and the core that was there; its files are in order.
 
     An empty database gets the tables of today at once; an older one, or an empty one with an older
     target, gets the migrations. All other objects are applied every time, unless the target is
@@ -183,17 +180,18 @@ class MigrationPlan:
         """Whether the last migrate has applied the same files."""
         is_newest = self.start == self.target == schema_version()
         is_ours = not self.core.to_replace
-        return is_newest and is_ours and self.old_checksum == self._checksum
-
-    @property
-    def files(self) -> list[SqlFile]:
-        return [*self.before, *self.after]
+        return is_newest and is_ours and self.old_checksum == checksum(schema_files())
 
     @property
     def before(self) -> list[SqlFile]:
-        """What comes before all objects."""
-        before = [pgmq_script(), read("install/before.sql", fingerprint=_fingerprint())]
-        return [*before, *self._adoption()]
+        """What comes before all objects, also what brings the tables of an adopted core to ours."""
+        files = [pgmq_script(), read("install/before.sql", fingerprint=_fingerprint())]
+        if self.core.to_replace:
+            names = ", ".join(map(literal, self.core.to_replace))
+            files.append(read("install/adopt.sql", functions=f"array[{names}]"))
+            if self.core.edition != OURS:
+                files.append(read(f"adopt/{str(self.core.edition).replace(' ', '-')}.sql"))
+        return files
 
     @property
     def after(self) -> list[SqlFile]:
@@ -205,24 +203,8 @@ class MigrationPlan:
     @property
     def again(self) -> list[SqlFile]:
         """What a repeated migrate does."""
-        owners = read("install/owners.sql")
         repeat = read("install/repeat.sql", release=literal(__version__))
-        return [owners, repeat, *self._finish()]
-
-    @property
-    def _checksum(self) -> str:
-        return checksum(schema_files())
-
-    def _adoption(self) -> list[SqlFile]:
-        """What removes the functions of another program, and brings its tables to ours."""
-        if not self.core.to_replace:
-            return []
-        names = ", ".join(map(literal, self.core.to_replace))
-        dropped = read("install/adopt.sql", functions=f"array[{names}]")
-        if self.core.edition == OURS:
-            return [dropped]
-        assert self.core.edition is not None
-        return [dropped, read(f"adopt/{self.core.edition.replace(' ', '-')}.sql")]
+        return [read("install/owners.sql"), repeat, *self._finish()]
 
     def _finish(self) -> list[SqlFile]:
         names = ["trusted", "finish", "grants"] if self.is_whole else []
@@ -246,7 +228,7 @@ class MigrationPlan:
             {"version": step.version, "name": step.name, "checksum": step.checksum}
             for step in self.migrations
         ]
-        whole = self._checksum if self.is_whole else self.old_checksum
+        whole = checksum(schema_files()) if self.is_whole else self.old_checksum
         return read(
             "install/record.sql",
             fingerprint=_fingerprint(),
