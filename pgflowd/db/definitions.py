@@ -361,7 +361,8 @@ def option_values(slug: str, shape: Shape) -> Query[list[OptionValues]]:
 def set_option(slug: str, step: str, key: str, value: Any) -> Query[Any]:
     """Tune an option in the database; return its value before. None: it is unset."""
     params = (slug, step, key, None if value is None else json.dumps(value))
-    return Query(_SET_OPTION, params, lambda rows: decode(only(rows)))
+    query = "select pgflowd.set_option(%s, %s, %s, %s::jsonb, session_user)"
+    return Query(query, params, lambda rows: decode(only(rows)))
 
 
 _OPTION_VALUES = """
@@ -377,4 +378,3 @@ select one.step_slug, one.option, one.code::text, one.deployed::text, one.databa
        and known.data ->> 'option' = one.option
      order by known.action_id desc limit 1) as action on true
 """
-_SET_OPTION = "select pgflowd.set_option(%s, %s, %s, %s::jsonb, session_user)"

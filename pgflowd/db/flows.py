@@ -46,7 +46,16 @@ from pgflowd.db.definitions import (
     option_values,
     stale_parts,
 )
-from pgflowd.db.query import Query, Rows, SyncConnection, documents, execute, fetch_value, only
+from pgflowd.db.query import (
+    Query,
+    Rows,
+    SyncConnection,
+    document,
+    documents,
+    execute,
+    fetch_value,
+    only,
+)
 from pgflowd.db.workers import MAX_COUNTED
 from pgflowd.errors import Problem, TypeMismatch
 
@@ -336,8 +345,7 @@ pgflowd.flow_status as status
 
 
 def overview_counts() -> Query[OverviewCounts]:
-    counts = documents(OverviewCounts, "pgflowd.overview_counts()")
-    return Query(counts.sql, (), lambda rows: counts.read(rows)[0])
+    return document(OverviewCounts, "pgflowd.overview_counts()")
 
 
 # the newest runs of a flow, with the status of their steps

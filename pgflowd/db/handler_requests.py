@@ -28,12 +28,14 @@ def save(
     task: Key, token: int, name: str, data: str, version: int = 1, lease_s: float = 30.0
 ) -> Query[bool]:
     """Save a value, and renew the lease; return whether it is done."""
-    return Query(_SAVE, (*task, token, name, data, version, lease_s), _is_done)
+    call = "pgflowd.checkpoint_save(%s, %s, %s, %s, %s, %s, %s, make_interval(secs => %s))"
+    return Query(f"select {call}", (*task, token, name, data, version, lease_s), _is_done)
 
 
 def drop(task: Key, token: int, name: str) -> Query[bool]:
     """Delete a checkpoint, if there is one; return whether it is done."""
-    return Query(_DROP, (*task, token, name), _is_done)
+    query = "select pgflowd.checkpoint_drop(%s, %s, %s, %s, %s)"
+    return Query(query, (*task, token, name), _is_done)
 
 
 def load(task: Key) -> Query[bytes]:
@@ -46,7 +48,8 @@ def load(task: Key) -> Query[bytes]:
 
 def load_one(task: Key, name: str) -> Query[bytes]:
     """Return this checkpoint alone, if there is one, as such a list."""
-    return Query(_LOAD_ONE, (*task, name), _as_json)
+    query = "select name, version, data from pgflowd.checkpoint_load(%s, %s, %s) where name = %s"
+    return Query(query, (*task, name), _as_json)
 
 
 def _is_done(rows: Rows) -> bool:
@@ -55,26 +58,16 @@ def _is_done(rows: Rows) -> bool:
 
 def _as_json(rows: Rows) -> bytes:
     return b"[%b]" % b",".join(
-        b'{"name":%b,"version":%d%b}' % (dumps(name).encode(), version, _field(data))
+        b'{"name":%b,"version":%d%b}'
+        % (dumps(name).encode(), version, b"" if data is None else b',"data":' + data)
         for name, version, data in rows
     )
 
 
-def _field(data: bytes | None) -> bytes:
-    return b"" if data is None else b',"data":' + data
-
-
-_SAVE = """
-select pgflowd.checkpoint_save(%s, %s, %s, %s, %s, %s, %s, make_interval(secs => %s))
-"""
-_DROP = "select pgflowd.checkpoint_drop(%s, %s, %s, %s, %s)"
 _LOAD = """
 select name, version,
        case when sum(pg_column_size(data)) over (order by name) <= %s then data end
   from pgflowd.checkpoint_load(%s, %s, %s)
-"""
-_LOAD_ONE = """
-select name, version, data from pgflowd.checkpoint_load(%s, %s, %s) where name = %s
 """
 
 
@@ -89,7 +82,13 @@ def start(task: Key, token: int, child_id: str, given: str) -> Query[bytes | Non
 
     Return the id of the run as JSON; None while another session has the task: call it again soon.
     """
-    return Query(_START, (*task, token, child_id, given), _as_id)
+
+    def read(rows: Rows) -> bytes | None:
+        run_id = only(rows)
+        return None if run_id is None else dumps(str(run_id)).encode()
+
+    query = "select pgflowd.start_child(%s, %s, %s, %s, %s, %s)"
+    return Query(query, (*task, token, child_id, given), read)
 
 
 def children(task: Key) -> Query[bytes]:
@@ -103,29 +102,21 @@ def read_runs(run_ids: Sequence[str]) -> Query[bytes]:
 
     PF002 for an unknown one.
     """
-    return Query(_READ_RUNS, (list(run_ids), MAX_READ_BYTES), _as_rows)
+
+    def read(rows: Rows) -> bytes:
+        return b"[%b]" % b",".join(
+            b"[%b,%b,%b]"
+            % (dumps([run_id, status])[1:-1].encode(), output or b"null", dumps(error).encode())
+            for run_id, status, output, error in rows
+        )
+
+    query = "select run_id::text, status, output, error from pgflowd.read_runs(%s::uuid[], %s)"
+    return Query(query, (list(run_ids), MAX_READ_BYTES), read)
 
 
 def family(run_id: UUID, most: int = 1000) -> Query[list[FamilyMember]]:
     """Return the family of a run: each run after its parent, and children by age."""
     return documents(FamilyMember, "pgflowd.run_family(%s, %s)", (run_id, most))
-
-
-def _as_id(rows: Rows) -> bytes | None:
-    run_id = only(rows)
-    return None if run_id is None else dumps(str(run_id)).encode()
-
-
-def _as_rows(rows: Rows) -> bytes:
-    return b"[%b]" % b",".join(
-        b"[%b,%b,%b]"
-        % (dumps([run_id, status])[1:-1].encode(), output or b"null", dumps(error).encode())
-        for run_id, status, output, error in rows
-    )
-
-
-_START = "select pgflowd.start_child(%s, %s, %s, %s, %s, %s)"
-_READ_RUNS = "select run_id::text, status, output, error from pgflowd.read_runs(%s::uuid[], %s)"
 
 
 def reading(request: FetchRequest, task: Task) -> Query[Any] | None:

@@ -67,6 +67,14 @@ def documents(
     return Query(sql, params, lambda rows: [document_of(kind, row) for row in rows])
 
 
+def document(
+    kind: Callable[..., D], source: str, params: Sequence[Any] = (), **columns: str
+) -> Query[D]:
+    """Read the only row of a source likewise."""
+    sql = f"select {columns_of(kind, **columns)} from {source}"
+    return Query(sql, params, lambda rows: document_of(kind, rows[0]))
+
+
 def columns_of(kind: Any, **columns: str) -> str:
     """The columns of which a document is read."""
     return ", ".join(columns.get(name, name) for name in _field_readers(kind))

@@ -33,6 +33,7 @@ from pgflowd.db.query import (
     Rows,
     SyncConnection,
     columns_of,
+    document,
     document_of,
     execute,
     only,
@@ -102,7 +103,7 @@ def search_runs(
 def count_runs(wanted: RunFilter, max_seen: int = MAX_SEEN) -> Query[RunCount]:
     """Return how many runs fit, at most one more than `MAX_COUNTED`."""
     params = (*_params(wanted), MAX_COUNTED + 1, max_seen, wanted.input, wanted.key)
-    return Query(_COUNT, params, lambda rows: RunCount(*rows[0]))
+    return document(RunCount, _COUNT, params)
 
 
 def runs_by_id(run_ids: Sequence[UUID]) -> Query[list[ListedRun]]:
@@ -122,9 +123,7 @@ select {columns_of(ListedRun, **LISTED)}, seen, end_at, end_id
                            %s::jsonb, %s)
 """
 _COUNT = f"""
-select found, seen, searched_to
-  from pgflowd.count_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s,
-                          %s::jsonb, %s)
+pgflowd.count_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s, %s::jsonb, %s)
 """
 
 

@@ -65,7 +65,12 @@ def start_wished(
 
 def get(run_id: UUID) -> Query[Run | None]:
     """Read a run without its steps; None for an unknown one."""
-    return Query(_GET, (run_id,), _run_or_none)
+
+    def read(rows: Rows) -> Run | None:
+        row = decode(only(rows))
+        return None if row is None else run_of(row)
+
+    return Query("select (pgflowd.get_run(%s, false) -> 'run')::text", (run_id,), read)
 
 
 def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
@@ -83,16 +88,14 @@ def follow(run_ids: Sequence[UUID], *, with_output: bool = False) -> Query[float
 
     Read the runs afterwards. Return in how many seconds to do both again.
     """
-
-    def read(rows: Rows) -> float:
-        return FOLLOW_AGAIN_S if only(rows) else FOLLOW_SOON_S
-
-    return Query("select pgflowd.follow(%s, %s)", (list(run_ids), with_output), read)
+    query, params = "select pgflowd.follow(%s, %s)", (list(run_ids), with_output)
+    return Query(query, params, lambda rows: FOLLOW_AGAIN_S if only(rows) else FOLLOW_SOON_S)
 
 
 def output_channels(run_ids: Sequence[UUID]) -> Query[dict[str, UUID]]:
     """Return the channels on which workers send the output of these runs' handlers."""
-    return Query(_OUTPUT_CHANNELS, (list(run_ids),), lambda rows: {row[0]: row[1] for row in rows})
+    query = "select pgflowd.output_channel(run_id), run_id from unnest(%s::uuid[]) as run_id"
+    return Query(query, (list(run_ids),), lambda rows: {row[0]: row[1] for row in rows})
 
 
 def publish_output(payloads: Sequence[tuple[str, str]]) -> Query[None]:
@@ -139,9 +142,6 @@ def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     return documents(StepTasks, "pgflowd.run_steps(%s)", (run_id,))
 
 
-_OUTPUT_CHANNELS = """
-select pgflowd.output_channel(run_id), run_id from unnest(%s::uuid[]) as run_id
-"""
 _PUBLISH_OUTPUT = """
 select pg_notify(pgflowd.output_channel(line.run_id), line.payload)
   from unnest(%s::uuid[], %s::text[]) as line (run_id, payload)
@@ -161,7 +161,6 @@ select (pgflowd.get_run(started.run_id, false) -> 'run')::text
    coalesce(%s, session_user), %s::uuid[], %s, %s, %s, %s::text[]) as started
  order by one.nr
 """
-_GET = "select (pgflowd.get_run(%s, false) -> 'run')::text"
 LISTED = {"error": "error_message", "labels": "labels::text"}  # the columns of these fields
 _STARTED_RUNS = """
 select (pgflowd.get_run(run_id, false) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
@@ -189,11 +188,6 @@ def _fields(
 _IDS = {"run_id", "parent_run_id", "undo_of", "undo_run_id", "blocked_by"}
 _RUN_FIELDS = tuple(field.name for field in fields(Run))
 _STATE_FIELDS = tuple(field.name for field in fields(StepState))
-
-
-def _run_or_none(rows: Rows) -> Run | None:
-    document = decode(only(rows))
-    return None if document is None else run_of(document)
 
 
 def _states_or_none(rows: Rows) -> RunWithStates | None:
@@ -261,7 +255,8 @@ def _change_one(conn: Connection, run_id: UUID, change: Callable[[UUID], T]) -> 
 
 def has_undos(flow_slug: str) -> Query[bool]:
     """Whether a step of the flow has an undo."""
-    return Query(_HAS_UNDOS, (flow_slug,), only)
+    flow = "select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s)"
+    return Query(f"select exists ({flow})", (flow_slug,), only)
 
 
 def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
@@ -270,11 +265,6 @@ def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
     return Query(
         undos.sql, undos.params, lambda rows: {one.step_slug: one for one in undos.read(rows)}
     )
-
-
-_HAS_UNDOS = """
-select exists (select from pgflow.flows where flow_slug = pgflowd._undo_flow(%s))
-"""
 
 
 # deletion, and how much a database keeps

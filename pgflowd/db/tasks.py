@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from pgflowd.core.worker.events import (
     Verdict,
 )
 from pgflowd.core.worker.task import MAX_REPORTS, Task, TaskReport
-from pgflowd.db.query import Query, Rows, Texts
+from pgflowd.db.query import Query, Rows, Texts, document
 
 _VERDICTS = {each.value: each for each in Verdict}  # faster than to call an enum
 _LEASE_VERDICTS = {each.value: each for each in LeaseVerdict}
@@ -83,8 +84,9 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
 def write_progress(worker_id: UUID, values: Mapping[int, bytes]) -> Query[tuple[int, ...]]:
     """Store what handlers have told of their progress, by the tokens of their attempts; return the
     tokens of what is stored."""
+    query = "select token from pgflowd.progress(%s, %s::bigint[], %b::text[]::jsonb[])"
     params = (worker_id, list(values), Texts(values.values()))
-    return Query(_PROGRESS, params, lambda rows: tuple(row[0] for row in rows))
+    return Query(query, params, lambda rows: tuple(row[0] for row in rows))
 
 
 def keep_last(worker_id: UUID, reports: Sequence[TaskReport]) -> Query[None]:
@@ -103,17 +105,8 @@ def keep_last(worker_id: UUID, reports: Sequence[TaskReport]) -> Query[None]:
 def not_started(detail: str) -> TaskNotStarted:
     """Read the detail of a claim's notice that a task could not be started."""
     told = json.loads(detail)
-    task = Task(
-        told["run"],
-        told["step"],
-        told["task_index"],
-        told["token"],
-        told["attempt"],
-        told["max_attempts"],
-        0,
-        b"{}",
-        None,
-    )
+    about = itemgetter("run", "step", "task_index", "token", "attempt", "max_attempts")
+    task = Task(*(*about(told), 0, b"{}", None))
     report = TaskReport(task, Outcome.FAILED, error_message=told["error"], error_type="Refused")
     status = _RUN_STATUSES.get(told["run_status"])
     return TaskNotStarted(report, ReportAnswer(_VERDICTS[told["verdict"]], run_status=status))
@@ -132,7 +125,8 @@ def ended_parts(run_ids: Sequence[str]) -> Query[list[EndedParts]]:
 
 def cancellations(tokens: Sequence[int]) -> Query[list[RunCancelled]]:
     """Return which runs of these attempts were cancelled."""
-    return Query(_CANCELLATIONS, (list(tokens),), lambda rows: [RunCancelled(*row) for row in rows])
+    query = "select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)"
+    return Query(query, (list(tokens),), lambda rows: [RunCancelled(*row) for row in rows])
 
 
 def heartbeat(
@@ -140,26 +134,27 @@ def heartbeat(
 ) -> Query[list[tuple[int, LeaseVerdict]]]:
     """Renew the leases with these tokens; return each token with its verdict."""
     params = (worker_id, list(tokens), lease_s)
-    return Query(
-        _HEARTBEAT, params, lambda rows: [(token, _LEASE_VERDICTS[word]) for token, word in rows]
-    )
+    query = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
+    return Query(query, params, lambda rows: [(nr, _LEASE_VERDICTS[word]) for nr, word in rows])
 
 
 def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Query[Swept]:
     """Give back the tasks of a worker that has ended; fail those that stalled too often."""
-    return Query(_SWEEP_DEAD, (worker_id, reason, max_tasks), _swept)
+    return document(Swept, "pgflowd.sweep_dead(%s, %s, %s)", (worker_id, reason, max_tasks))
 
 
 def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Query[Swept]:
     """Give back tasks that no worker works on any more; fail those that stalled too often."""
-    return Query(_SWEEP, (stale_threshold_s, max_tasks), _swept)
+    source, params = "pgflowd.sweep(make_interval(secs => %s), %s)", (stale_threshold_s, max_tasks)
+    return document(Swept, source, params)
 
 
 def sweep_attempts(before_page: int | None, max_tasks: int) -> Query[tuple[Swept, int | None]]:
     """Give back tasks whose lease lapsed and whose message is gone, and close attempts of ended
     runs, in a part of the table; return before which page to look next."""
+    query = "select recovered, given_up, next_page from pgflowd.sweep_attempts(%s, %s)"
     params = (before_page, max_tasks)
-    return Query(_SWEEP_ATTEMPTS, params, lambda rows: (Swept(*rows[0][:2]), rows[0][2]))
+    return Query(query, params, lambda rows: (Swept(*rows[0][:2]), rows[0][2]))
 
 
 def postpone_stalled(why: str) -> Query[None]:
@@ -169,7 +164,7 @@ def postpone_stalled(why: str) -> Query[None]:
 
 def resend(before_page: int | None, max_tasks: int = 500) -> Query[Resent]:
     """Send new messages for queued tasks whose message is gone, in some runs; None: the last."""
-    return Query(_RESEND, (before_page, max_tasks), lambda rows: Resent(*rows[0]))
+    return document(Resent, "pgflowd.resend(%s, %s)", (before_page, max_tasks), sent="resent")
 
 
 def _traced(rows: Rows, ratio: float) -> Rows:
@@ -201,10 +196,6 @@ def _run_changes(rows: Rows) -> list[RunChange]:
         RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], *rest)
         for run, step, status, *rest in rows
     ]
-
-
-def _swept(rows: Rows) -> Swept:
-    return Swept(*rows[0])
 
 
 def _element(one: TaskReport) -> dict[str, Any]:
@@ -244,7 +235,6 @@ _CLAIM_TRACED = f"select {_COLUMNS}, trace from pgflowd.claim({_OF_CLAIM}, with_
 _REPORT = """
 select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
 """
-_PROGRESS = "select token from pgflowd.progress(%s, %s::bigint[], %b::text[]::jsonb[])"
 _KEEP_LAST = "select pgflowd.keep_last(%s, %s::bigint[], %b::text[], %b::text[], %s::int[])"
 _RUN_CHANGES = """
 select run_id::text, step_slug, status, took_s, error, ended_at from pgflowd.news(%s::uuid[])
@@ -256,11 +246,3 @@ select step_slug, status, error, ended_at,
   from pgflowd.news(%s::uuid[]) where status <> 'started'
  group by step_slug, status, error, ended_at
 """
-_CANCELLATIONS = """
-select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)
-"""
-_HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
-_SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
-_SWEEP_ATTEMPTS = "select recovered, given_up, next_page from pgflowd.sweep_attempts(%s, %s)"
-_RESEND = "select resent, next_page from pgflowd.resend(%s, %s)"
-_SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

@@ -26,7 +26,7 @@ from pgflowd.core.documents.waits import (
     Undecided,
 )
 from pgflowd.core.statuses import TaskStatus
-from pgflowd.db.query import Query, Rows, columns_of, document_of, documents, only
+from pgflowd.db.query import Query, Rows, columns_of, document, document_of, documents, only
 
 
 def list_tasks(
@@ -66,7 +66,7 @@ def waiting_tasks() -> Query[dict[str, dict[str, int]]]:
             found.setdefault(flow, {})[kind] = count
         return found
 
-    return Query(_WAITING_TASKS, (), read)
+    return Query("select flow_slug, kind, waiting from pgflowd.waiting_tasks()", (), read)
 
 
 def undecided_tasks() -> Query[list[Undecided]]:
@@ -86,7 +86,6 @@ def claim(
     return Query(held.sql, given, lambda rows: next(iter(held.read(rows)), None))
 
 
-_WAITING_TASKS = "select flow_slug, kind, waiting from pgflowd.waiting_tasks()"
 _OLDEST_VERSION = """
 unnest(pgflowd.flows_of(%s)) as version (flow_slug)
  cross join lateral pgflowd.task_claim(version.flow_slug, %s::text[], %s, %s) as task
@@ -171,8 +170,7 @@ class NotDone(NamedTuple):
 
 def process_due(max_rows: int = 200, kind: str | None = None) -> Query[DueLook]:
     """Do what is due, of one kind or of all."""
-    query = "select done, next_s, has_ticks from pgflowd.process_due(%s, %s)"
-    return Query(query, (max_rows, kind), lambda rows: DueLook(*rows[0]))
+    return document(DueLook, "pgflowd.process_due(%s, %s)", (max_rows, kind))
 
 
 def postpone_due(kind: str, why: str) -> Query[None]:
@@ -200,9 +198,8 @@ def due_writers(known: Sequence[str] | None) -> Query[tuple[str, ...]]:
 def not_done(detail: str) -> NotDone:
     """Read the detail of that notice."""
     told = json.loads(detail)
-    return NotDone(
-        told["run"], told.get("step"), told.get("task_index"), told["error"], told.get("again_s")
-    )
+    names = ("step", "task_index", "error", "again_s")
+    return NotDone(told["run"], *map(told.get, names))
 
 
 # doorbells
