@@ -17,9 +17,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from contextvars import copy_context
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -46,6 +44,7 @@ from pgflowd.flow import Flow
 from pgflowd.host.channel import Frame
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.main import RunnerProcess
+from pgflowd.testing.run_flow import apart
 
 MAX_TASKS = 10_000  # a test with more of them would never end
 MAX_OUTPUT_BYTES = 64 << 20
@@ -77,12 +76,9 @@ def deploy(conn: psycopg.Connection[Any], flows: Flows) -> None:
 
 def drain(dsn: str, flows: Flows, *, hurry: bool = False) -> list[Run]:
     """Execute all that is due; return the runs of which a task was executed, as they are then."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _drained(dsn, flows, hurry)
-    with ThreadPoolExecutor(1, "drain") as thread:  # async handlers need a loop of their own
-        return thread.submit(copy_context().run, _drained, dsn, flows, hurry).result()
+    # async handlers need a loop of their own
+    done: list[Run] = apart(lambda: _drained(dsn, flows, hurry))
+    return done
 
 
 def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:

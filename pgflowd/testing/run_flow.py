@@ -252,11 +252,11 @@ class TestedHandlers:
     def lifespan(self) -> Iterator[None]:
         """Enter the flow's lifespan, as a runner does."""
         self.resources = Resources(self.flow.spec.lifespan)
-        _apart(self.resources.enter)
+        apart(self.resources.enter)
         try:
             yield
         finally:
-            _apart(self.resources.leave)
+            apart(self.resources.leave)
 
     def execute(self, record: ClaimedRecord, task: TaskRow) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
@@ -398,10 +398,10 @@ def _awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(coroutine)
 
-    return _apart(execute)
+    return apart(execute)
 
 
-def _apart(execute: Callable[[], Any]) -> Any:
+def apart(execute: Callable[[], Any]) -> Any:
     """Call a function that runs an event loop: in a thread where one is running."""
     try:
         asyncio.get_running_loop()

@@ -55,27 +55,21 @@ def assert_not_started(db: Any, flow_slug: str, *, input_contains: Any = ANY) ->
 
 def _runs(db: Any, flow_slug: str) -> list[Run]:
     """The runs of a flow, newest first."""
-    from pgflowd.db.operations import Operation
+    from pgflowd.db.operations import as_operation
     from pgflowd.db.runs import started_runs
 
-    def operation() -> Operation[list[Run]]:
-        found: list[Run] = yield started_runs(flow_slug, MAX_RUNS)
-        return found
-
-    client: Client = _client_of(db)
-    return client._perform(operation())
+    return _client_of(db)._perform(as_operation(started_runs(flow_slug, MAX_RUNS)))
 
 
 def deploy(db: Any, *flows: Any) -> None:
     """Create flows and jobs in the transaction of a test, so that their runs can be started."""
     from pgflowd.db.definitions import defining
     from pgflowd.db.operations import Operation
+    from pgflowd.testing.drain import flows_of
 
     def operation() -> Operation[None]:
-        for each in flows:
-            flow = getattr(each, "flow", each)
-            for one in [flow, flow.undo_flow] if flow.undo_flow else [flow]:
-                yield defining(one.slug, one.shape())
+        for flow in flows_of(flows):
+            yield defining(flow.slug, flow.shape())
 
     _client_of(db)._perform(operation())
 
