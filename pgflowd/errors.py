@@ -1,33 +1,6 @@
 """
 All errors of pgflowd. Each has a code and says what is wrong, what was expected, what to do next.
 
-    PgflowdError                 base of all below; `code`, `text`, `next`, `place`
-    ├── ConfigError      E1xx    the config file, environment or flags are wrong
-    ├── FlowError        E2xx    a flow's definition is wrong
-    ├── DatabaseError    E3xx    the database cannot be used as it is
-    │   ├── Unreachable  E301    no answer; E310: no free connection
-    │   ├── AccessDenied E305    a permission is missing
-    │   └── OutOfReach   E302    no such version of the schema, or an older one
-    ├── RunError         E4xx    something about a run or a task
-    │   ├── OutputError  E403/4  a handler returned what cannot be stored; E418: or not what it said
-    │   ├── LeaseLost    E407    PF001: another worker has the task now
-    │   ├── NotFound     E409    PF002: no such run, task or worker
-    │   │   └── BadDependency E422  PF007: a run to wait for is unknown
-    │   ├── RunExists    E410    the chosen run id is taken
-    │   ├── WrongState   E411    the run's state forbids it
-    │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
-    │   │   ├── NotRetryable     PF004: a run that did not fail, or was cancelled
-    │   │   ├── UndoStarted E420 PF005: the run is being, or was, undone
-    │   │   ├── KeyTaken E421    PF006: another run has the singleton key
-    │   │   └── NotOpen  E423    PF008: the task does not wait, or somebody else has it
-    │   ├── UnknownFlow  E415    no such flow in the database
-    │   ├── TypeMismatch E417    a value does not fit the type that it is decoded as
-    │   ├── MapInput     E416    the input of a flow with a root map is not an array
-    │   ├── TooLarge     E424    PF021: a checkpoint too large, or too many of a task
-    │   ├── SignalTimeout E427   a signal, or the end of runs, did not come in time
-    │   └── WaitTimeout          the wait is over, the run continues
-    └── Bug              E9xx    a mistake in pgflowd
-
 Several mistakes at once are `Problem` values, a list of a `ConfigError` or `FlowError`. No code of
 `TITLES` is used again for something else. `Fail` and `RetryAfter` are no errors of pgflowd.
 """

@@ -43,15 +43,13 @@ class Account:
     uid: int
     gid: int
 
-    def may_run(self, program: Path) -> bool:
-        return run_as(self, ["test", "-x", program]).returncode == 0
-
-    def may_enter(self, directory: Path) -> bool:
-        return self.may_run(directory)
+    def may_use(self, path: Path) -> bool:
+        """Whether it may execute a program, or enter a directory."""
+        return run_as(self, ["test", "-x", path]).returncode == 0
 
 
 def run_as(
-    account: Account | None, command: Sequence[str | Path], timeout_s: float = 120.0
+    account: Account | None, command: Sequence[str | Path]
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as the account (or as our own user) and return the result."""
     try:
@@ -67,7 +65,7 @@ def run_as(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=timeout_s,
+            timeout=120.0,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unreachable(
@@ -110,11 +108,11 @@ def home_for(directory: Path, account: Account | None) -> Path:
         if directory.is_symlink() and not directory.exists():
             directory.unlink()  # its target was removed
         directory.mkdir(mode=0o711 if account else 0o700, exist_ok=True)
-        if account and not account.may_enter(directory) and _is_empty(directory):
+        if account and not account.may_use(directory) and _is_empty(directory):
             _move_elsewhere(directory)
     home = directory.resolve()
-    if account and not account.may_enter(home):
-        if not home.exists() or account.may_enter(home):  # made again meanwhile
+    if account and not account.may_use(home):
+        if not home.exists() or account.may_use(home):  # made again meanwhile
             raise Removed
         raise Unreachable(
             f"the embedded PostgreSQL runs as user {account.uid}, which cannot enter {home}",
@@ -193,7 +191,7 @@ def version(binaries: Path) -> str:
 
 def reachable(binaries: Path, account: Account | None) -> Path:
     """Return programs that the account may run: these, or a copy of them."""
-    if account is None or account.may_run(binaries / "postgres"):
+    if account is None or account.may_use(binaries / "postgres"):
         return binaries
     copy = CACHE / f"postgresql-{version(binaries)}-{_fingerprint(binaries)}"
     prefix = binaries.parent

@@ -32,6 +32,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -85,17 +86,15 @@ class Cluster:
         self._binaries = binaries
         self._account = account
 
-    def password(self) -> str:
-        """Return the superuser's password."""
-        return (self._home / "password").read_text().strip()
-
     def make(self, major: str) -> None:
         """Make the data directory unless there is one, which must be of this major version."""
         server = self.data.parent
         server.mkdir(mode=0o700, exist_ok=True)
         self._hand_over(server)
         if self.data.exists():
-            made_by = _version_of(self.data)
+            made_by = "unknown"
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                made_by = (self.data / "PG_VERSION").read_text(errors="replace").strip()
             if made_by != major:
                 raise Unreachable(
                     f"the data in {self.data} are of version {made_by}; this PostgreSQL is {major}",
@@ -204,8 +203,9 @@ class Cluster:
             return server
         link = self._home / "sockets"
         if link.is_symlink():
-            if link.exists() and _closed_to_others(link.stat(), server.stat().st_uid):
-                return link.readlink()
+            status, owner = link.stat() if link.exists() else None, server.stat().st_uid
+            if status and status.st_uid == owner and stat.S_IMODE(status.st_mode) == 0o700:
+                return link.readlink()  # which is closed to others
             link.unlink()
         writable = [place for place in _SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)]
         short = Path(tempfile.mkdtemp(prefix="pgflowd-", dir=writable[0] if writable else None))
@@ -230,17 +230,6 @@ class Cluster:
     def _hand_over(self, path: Path) -> None:
         if self._account:
             os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
-
-
-def _closed_to_others(status: os.stat_result, owner: int) -> bool:
-    return status.st_uid == owner and stat.S_IMODE(status.st_mode) == 0o700
-
-
-def _version_of(data: Path) -> str:
-    try:
-        return (data / "PG_VERSION").read_text(errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return "unknown"
 
 
 def _cause(log: str) -> str:
@@ -269,7 +258,7 @@ class EmbeddedPostgres:
 
     `options` are server settings and `port` is the port, if this user starts the server.
     `binaries` is a directory with other programs than the wheel's. Without `keep` the last user
-    removes the directory. Inside the block `dsn`, `version` and the rest describe the server.
+    removes the directory. Inside the block `dsn`, `version`, `pid` and `port` describe the server.
     """
 
     def __init__(
@@ -285,7 +274,7 @@ class EmbeddedPostgres:
         self._options = dict(options or {})
         self._binaries = Path(binaries) if binaries else None
         self._keep = keep
-        self._port = port
+        self._wanted_port = port
         self._owner = 0
 
     def __enter__(self) -> EmbeddedPostgres:
@@ -323,10 +312,7 @@ class EmbeddedPostgres:
         """Remove the directory unless it is in use; its data may be of any version or state."""
         if not self._directory.exists():
             return True
-        account = account_for(self._directory / "server" / "data")
-        self._home = home_for(self._directory, account)
-        programs = reachable(self._binaries or wheel_binaries(), account)
-        self._cluster = Cluster(self._home, programs, account)
+        self._find(self._binaries or wheel_binaries())
         with directory_users.locked(self._home):
             if directory_users.in_use(self._home):
                 return False
@@ -335,39 +321,34 @@ class EmbeddedPostgres:
         return True
 
     @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        return self._running.pid
-
-    @property
-    def port(self) -> int:
-        """The port on loopback."""
-        return self._running.port
-
-    @property
     def dsn(self) -> str:
         """The superuser on the socket, which only we and the server's account can enter."""
         return self.dsn_for("postgres")
 
     def dsn_for(self, database: str) -> str:
         """The same for another database."""
-        where = quote(str(self._running.socket_directory), safe="")
+        where = quote(str(self._socket_directory), safe="")
         return f"postgresql://postgres@/{quote(database)}?host={where}&port={self.port}"
 
     def tcp_dsn_for(self, database: str) -> str:
         """The same over loopback, with its password, for programs that want a host."""
-        password = quote(self._cluster.password(), safe="")
+        password = quote((self._home / "password").read_text().strip(), safe="")
         return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/{quote(database)}"
 
-    def _join(self, programs: Path) -> None:
+    def _find(self, programs: Path) -> None:
         account = account_for(self._directory / "server" / "data")
         self._home = home_for(self._directory, account)
         self._cluster = Cluster(self._home, reachable(programs, account), account)
+
+    def _join(self, programs: Path) -> None:
+        self._find(programs)
         with directory_users.locked(self._home):
             self._user = directory_users.DirectoryUser(self._home)
             try:
                 self._cluster.make(self.version.split(".")[0])
-                self._running = self._cluster.start(self._options, self._port)
+                running = self._cluster.start(self._options, self._wanted_port)
+                self.pid, self.port = running.pid, running.port
+                self._socket_directory = running.socket_directory
                 directory_users.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 if self._leave() and not self._keep and not self._cluster.data.exists():
