@@ -369,8 +369,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
 
         The first task that waits for this name gets it, now or later. `dedup`: once for each key.
         """
-        operation = operations.signal(run_id, name, payload, actor, dedup)
-        await self._perform(operation, conn)
+        await self._perform(operations.signal(run_id, name, payload, actor, dedup), conn)
 
     async def approve(
         self,
@@ -383,8 +382,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id, step, True, note, actor, dedup)
-        await self._perform(operation, conn)
+        await self._perform(operations.answer(run_id, step, True, note, actor, dedup), conn)
 
     async def reject(
         self,
@@ -397,15 +395,13 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id, step, False, note, actor, dedup)
-        await self._perform(operation, conn)
+        await self._perform(operations.answer(run_id, step, False, note, actor, dedup), conn)
 
     async def schedules(
         self, flow_slug: str | None = None, *, conn: AsyncGiven | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
-        operation = as_operation(list_schedules(flow_slug))
-        return await self._perform(operation, conn)
+        return await self._perform(as_operation(list_schedules(flow_slug)), conn)
 
     async def add_schedule(
         self,
@@ -417,8 +413,8 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         conn: AsyncGiven | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
-        operation = operations.add_schedule(name, flow_slug, schedule, actor)
-        return await self._perform(operation, conn)
+        added = operations.add_schedule(name, flow_slug, schedule, actor)
+        return await self._perform(added, conn)
 
     async def remove_schedule(
         self, name: str, *, actor: str | None = None, conn: AsyncGiven | None = None

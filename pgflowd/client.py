@@ -349,8 +349,7 @@ class Client(ClientConnections[Connection]):
 
         The first task that waits for this name gets it, now or later. `dedup`: once for each key.
         """
-        operation = operations.signal(run_id, name, payload, actor, dedup)
-        self._perform(operation, conn)
+        self._perform(operations.signal(run_id, name, payload, actor, dedup), conn)
 
     def approve(
         self,
@@ -363,8 +362,7 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> None:
         """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id, step, True, note, actor, dedup)
-        self._perform(operation, conn)
+        self._perform(operations.answer(run_id, step, True, note, actor, dedup), conn)
 
     def reject(
         self,
@@ -377,15 +375,13 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> None:
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
-        operation = operations.answer(run_id, step, False, note, actor, dedup)
-        self._perform(operation, conn)
+        self._perform(operations.answer(run_id, step, False, note, actor, dedup), conn)
 
     def schedules(
         self, flow_slug: str | None = None, *, conn: Given | None = None
     ) -> list[ListedSchedule]:
         """All schedules, or those of one flow, with their next ticks."""
-        operation = as_operation(list_schedules(flow_slug))
-        return self._perform(operation, conn)
+        return self._perform(as_operation(list_schedules(flow_slug)), conn)
 
     def add_schedule(
         self,
@@ -397,8 +393,8 @@ class Client(ClientConnections[Connection]):
         conn: Given | None = None,
     ) -> bool:
         """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
-        operation = operations.add_schedule(name, flow_slug, schedule, actor)
-        return self._perform(operation, conn)
+        added = operations.add_schedule(name, flow_slug, schedule, actor)
+        return self._perform(added, conn)
 
     def remove_schedule(
         self, name: str, *, actor: str | None = None, conn: Given | None = None

@@ -46,7 +46,8 @@ def served_versions(conn: Connection) -> list[tuple[str, dict[str, int | None]]]
     An older schema has none, and is not refused here: workers say so.
     """
     try:
-        rows = conn.execute(_SERVED_VERSIONS).fetchall()
+        found = "select name, flow_slugs, open_runs from pgflowd.served_versions()"
+        rows = conn.execute(found).fetchall()
     except _NO_SUCH:
         return []
     return [
@@ -87,7 +88,6 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-_SERVED_VERSIONS = "select name, flow_slugs, open_runs from pgflowd.served_versions()"
 _DEPLOY_VERSION = """
 select flow_slug, is_new
   from pgflowd.deploy_version(%s, %s::jsonb, session_user, %s, %s)
@@ -146,7 +146,10 @@ def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) 
             return _follow(conn, code, found, may_write=may_write, take_code=take_code)
         known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(slug)),))
         if known is not None and mode == "version":
-            return _next_version(conn, code, take_code=take_code)
+            for problem in unserved_versions(conn, code):  # open runs would have no handler
+                raise DatabaseError(problem.text, code="W322", next=problem.next)
+            next_one, _ = execute(conn, deploy_version(slug, shape, None, take_code=take_code))
+            return Defined([], [f"version {next_one} is current"])
         if known is not None and mode != "recreate":
             raise _mismatch(slug, changes_between(known, shape))
         if known is None and mode == "verify":
@@ -221,7 +224,16 @@ def version_to_serve(conn: Connection, code: Code, slug: str) -> tuple[Shape, in
 
 def unserved_versions(conn: Connection, code: Code) -> list[Problem]:
     """W322 for each version that this code cannot serve, or whose runs it can undo no more."""
-    return [*unserved_flows(conn, code).values(), *_without_undos(conn, code)]
+    found = list(unserved_flows(conn, code).values())
+    if any(each.has_undo for each in code.handlers):
+        return found
+    for slug, number, known in _other_versions(conn, code):
+        if undoable(known) and (runs := fetch_value(conn, _ACTIVE_RUNS, (slug,))):
+            which = f"version {number} with {counted(runs, 'open run')}"
+            text = f"{slug}: {which} has undos, and the code has none any more"
+            remedy = "keep @….undo(…) for its steps, retired ones too"
+            found.append(Problem("W322", text, PLACE, remedy))
+    return found
 
 
 def unserved_flows(conn: Connection, code: Code) -> dict[str, Problem]:
@@ -236,17 +248,6 @@ def unserved_flows(conn: Connection, code: Code) -> dict[str, Problem]:
             if problem := _unserved(code, known, slug, number, runs):
                 found[slug] = problem
     return found
-
-
-def _without_undos(conn: Connection, code: Code) -> Iterator[Problem]:
-    """Versions with open runs that have undos, where the code has none any more."""
-    if any(each.has_undo for each in code.handlers):
-        return
-    for slug, number, known in _other_versions(conn, code):
-        if undoable(known) and (runs := fetch_value(conn, _ACTIVE_RUNS, (slug,))):
-            which = f"version {number} with {counted(runs, 'open run')}"
-            text = f"{slug}: {which} has undos, and the code has none any more"
-            yield Problem("W322", text, PLACE, "keep @….undo(…) for its steps, retired ones too")
 
 
 def _other_versions(conn: Connection, code: Code) -> Iterator[tuple[str, int, Shape]]:
@@ -280,15 +281,6 @@ def _unserved(
     more = f", and {counted(len(rest), 'step')} more" if rest else ""
     text = f"{slug}: step {first.slug} of version {version}{of_runs} {first.why}{more}"
     return Problem("W322", text, PLACE, first.remedy)
-
-
-def _next_version(conn: Connection, code: Code, *, take_code: bool) -> Defined:
-    """Deploy the code's shape as the next version, unless open runs would have no handler."""
-    if problems := unserved_versions(conn, code):
-        first = problems[0]
-        raise DatabaseError(first.text, code="W322", next=first.next)
-    slug, _ = execute(conn, deploy_version(code.name, code.shape, None, take_code=take_code))
-    return Defined([], [f"version {slug} is current"])
 
 
 def _follow(

@@ -105,7 +105,7 @@ def renew_rows(worker_ids: Sequence[str], after_s: float) -> Query[list[tuple[st
     select worker_id::text, is_deprecated, visible, oldest_s, oldest_run, due_in_s
       from pgflowd.renew_workers(%s::uuid[], make_interval(secs => %s))
     """
-    return Query(query, (list(worker_ids), after_s), lambda rows: [_renewed(*row) for row in rows])
+    return Query(query, (list(worker_ids), after_s), lambda rows: list(map(_renewed, rows)))
 
 
 def next_due(queue: str) -> Query[tuple[float | None, int]]:
@@ -185,7 +185,7 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
 def read_original(task: tuple[str, str, int], parts: Sequence[str]) -> Query[bytes | None]:
     """Read the task that this one undoes, as JSON; None if there is nothing to undo."""
     query = "select undo, output, run_input, item from pgflowd.read_original(%s, %s, %s, %s)"
-    return Query(query, (*task, list(parts)), _original)
+    return Query(query, (*task, list(parts)), lambda rows: _joined(rows[0]) if rows else None)
 
 
 def read_originals(
@@ -200,10 +200,6 @@ def read_originals(
         params,
         lambda rows: {keys[ord - 1]: _joined(row) for ord, *row in rows},
     )
-
-
-def _original(rows: Rows) -> bytes | None:
-    return _joined(rows[0]) if rows else None
 
 
 def _joined(row: Sequence[bytes | None]) -> bytes:
@@ -222,18 +218,12 @@ def _standing(rows: Rows) -> Standing:
     return Standing(row, queued, waits_s, due_in_s, run_id, tuple(map(str, followed)))
 
 
-def _renewed(
-    worker_id: str,
-    is_deprecated: bool | None,
-    visible: int | None,
-    oldest_s: float | None,
-    oldest_run: str | None,
-    due_in_s: float | None,
-) -> tuple[str, Standing]:
+def _renewed(row: Sequence[Any]) -> tuple[str, Standing]:
+    worker_id, is_deprecated, visible, oldest_s, oldest_run, due_in_s = row
     if is_deprecated is None:
         return worker_id, Standing(RowState.GONE)
-    row = RowState.DEPRECATED if is_deprecated else RowState.OK
-    return worker_id, Standing(row, visible or 0, oldest_s, due_in_s, oldest_run)
+    state = RowState.DEPRECATED if is_deprecated else RowState.OK
+    return worker_id, Standing(state, visible or 0, oldest_s, due_in_s, oldest_run)
 
 
 def _first(rows: Rows) -> bytes | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,16 +123,11 @@ def pgflow_daemon(
         yield daemon
 
 
-@contextmanager
-def given_server(dsn: str) -> Iterator[ScratchServer]:
+def given_server(dsn: str) -> AbstractContextManager[ScratchServer]:
     """A server that was there before the tests."""
     from pgflowd.testing.scratch import ScratchServer
 
-    server = ScratchServer(dsn)
-    try:
-        yield server
-    finally:
-        server.close()
+    return closing(ScratchServer(dsn))
 
 
 @contextmanager
