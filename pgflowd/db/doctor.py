@@ -15,30 +15,14 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core import server_connections as server
 from pgflowd.core.documents.schedules import finding_of_schedules
 from pgflowd.core.documents.waits import CYCLE, problem_of
 from pgflowd.core.finding import Finding, Section, error, ok, warning
-from pgflowd.core.server_connections import (
-    MANY_TRANSACTIONS,
-    MAX_HOLDERS,
-    full_problem,
-    is_harmful,
-    is_overfull,
-    queue_problem,
-    shortage,
-    snapshot_problem,
-)
 from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
-from pgflowd.db import schema
+from pgflowd.db import daemons, schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
-from pgflowd.db.daemons import (
-    idle_slots,
-    oldest_snapshots,
-    oldest_transactions,
-    queue_share,
-    server_connections,
-)
 from pgflowd.db.flows import list_flows
 from pgflowd.db.query import Query, database_time, execute, fetch_value
 from pgflowd.db.runs import kept
@@ -193,9 +177,9 @@ def _platform(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     began = time.perf_counter()
-    server, name = execute(conn, Query(_SERVER, (), lambda rows: rows[0]))
+    version, name = execute(conn, Query(_SERVER, (), lambda rows: rows[0]))
     rtt_s = time.perf_counter() - began
-    yield ok(f"PostgreSQL {server}, {duration(rtt_s)} away, database {name}")
+    yield ok(f"PostgreSQL {version}, {duration(rtt_s)} away, database {name}")
 
 
 def _encryption(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -250,7 +234,7 @@ def _isolation(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Those of this database keep its dead rows; those of others may keep notifications."""
-    old = execute(conn, oldest_transactions(OLD_TRANSACTION_S, MAX_ROWS))
+    old = execute(conn, daemons.oldest_transactions(OLD_TRANSACTION_S, MAX_ROWS))
     here = [each for each in old if each.database == conn.info.dbname]
     for each in here:
         text = f"{each}, {each.since}: dead rows stay, and claims slow down"
@@ -264,10 +248,10 @@ def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]
 
 def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """What keeps dead rows, or files of the write-ahead log, whichever way."""
-    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_ROWS))
-    for problem in [snapshot_problem(each) for each in holders if is_harmful(each)]:
+    holders = execute(conn, daemons.oldest_snapshots(server.MANY_TRANSACTIONS, MAX_ROWS))
+    for problem in [server.snapshot_problem(each) for each in holders if server.is_harmful(each)]:
         yield warning(problem.text, problem.next or "", problem.code)
-    slots = execute(conn, idle_slots(MANY_BYTES))
+    slots = execute(conn, daemons.idle_slots(MANY_BYTES))
     for slot, held in slots:
         text = f"{slot}, inactive, keeps {size(held)} of the write-ahead log"
         yield warning(text, slot.remedy)
@@ -276,11 +260,12 @@ def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    share = execute(conn, queue_share())
-    if not is_overfull(share):
+    share = execute(conn, daemons.queue_share())
+    if not server.is_overfull(share):
         yield ok(f"{share:.1%} of the server's notification queue is used")
         return
-    problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_HOLDERS)))
+    oldest = execute(conn, daemons.oldest_transactions(0, server.MAX_HOLDERS))
+    problem = server.queue_problem(share, oldest)
     yield error(problem.text, problem.next, problem.code)
 
 
@@ -358,17 +343,16 @@ def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _connections(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Compare what the daemon of this name may still open with what the server has left."""
-    server = execute(conn, server_connections(is_ours=False))
-    held = server.held_by_daemon(request.name)
-    problem = full_problem(server) or shortage(
-        server, daemon=request.max_connections or held, held=held
-    )
+    found = execute(conn, daemons.server_connections(is_ours=False))
+    held = found.held_by_daemon(request.name)
+    needed = request.max_connections or held
+    problem = server.full_problem(found) or server.shortage(found, daemon=needed, held=held)
     if problem:
-        found = warning if problem.is_warning else error
-        yield found(problem.text, problem.next or "", problem.code)
+        level = warning if problem.is_warning else error
+        yield level(problem.text, problem.next or "", problem.code)
         return
-    named = f"; {server.named}" if server.named else ""
-    yield ok(f"{server.left} of {server.allowed} are free{named}")
+    named = f"; {found.named}" if found.named else ""
+    yield ok(f"{found.left} of {found.allowed} are free{named}")
 
 
 def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:

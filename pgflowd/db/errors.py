@@ -21,29 +21,10 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd import errors
 from pgflowd.core.failure import RETRY_STATES, DatabaseFailure
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.verbs import OPERATOR, OWNER, STARTER, VERBS, WORKER
-from pgflowd.errors import (
-    AccessDenied,
-    BadDependency,
-    DatabaseError,
-    KeyTaken,
-    LeaseLost,
-    MapInput,
-    NotFound,
-    NotOpen,
-    NotRetryable,
-    PgflowdError,
-    RunEnded,
-    RunError,
-    RunExists,
-    TooLarge,
-    UndoStarted,
-    UnknownFlow,
-    Unreachable,
-    WrongState,
-)
 
 VIEWER = "pgflow_viewer"
 
@@ -117,30 +98,30 @@ def _role_of_function(name: str) -> str:
     return VIEWER if OF_VIEWERS.fullmatch(name) else WORKER
 
 
-OURS: dict[str, tuple[type[PgflowdError], str]] = {
-    "PF001": (LeaseLost, "E407"),
-    "PF002": (NotFound, "E409"),
-    "PF003": (RunEnded, "E411"),
-    "PF004": (NotRetryable, "E411"),
-    "PF005": (UndoStarted, "E420"),
-    "PF006": (KeyTaken, "E421"),
-    "PF007": (BadDependency, "E422"),
-    "PF008": (NotOpen, "E423"),
-    "PF009": (RunError, "E432"),
-    "PF020": (PgflowdError, "E105"),
-    "PF021": (TooLarge, "E424"),
-    "PF022": (WrongState, "E411"),
-    "PF023": (WrongState, "E411"),
-    "PF024": (DatabaseError, "E306"),
-    "PF030": (DatabaseError, "E307"),
-    "PF031": (DatabaseError, "E304"),
-    "PF032": (DatabaseError, "E302"),
-    "PF033": (DatabaseError, "E309"),
-    "PF034": (AccessDenied, "E305"),
+OURS: dict[str, tuple[type[errors.PgflowdError], str]] = {
+    "PF001": (errors.LeaseLost, "E407"),
+    "PF002": (errors.NotFound, "E409"),
+    "PF003": (errors.RunEnded, "E411"),
+    "PF004": (errors.NotRetryable, "E411"),
+    "PF005": (errors.UndoStarted, "E420"),
+    "PF006": (errors.KeyTaken, "E421"),
+    "PF007": (errors.BadDependency, "E422"),
+    "PF008": (errors.NotOpen, "E423"),
+    "PF009": (errors.RunError, "E432"),
+    "PF020": (errors.PgflowdError, "E105"),
+    "PF021": (errors.TooLarge, "E424"),
+    "PF022": (errors.WrongState, "E411"),
+    "PF023": (errors.WrongState, "E411"),
+    "PF024": (errors.DatabaseError, "E306"),
+    "PF030": (errors.DatabaseError, "E307"),
+    "PF031": (errors.DatabaseError, "E304"),
+    "PF032": (errors.DatabaseError, "E302"),
+    "PF033": (errors.DatabaseError, "E309"),
+    "PF034": (errors.AccessDenied, "E305"),
 }
-CONSTRAINTS: dict[str, type[PgflowdError]] = {
-    "runs_flow_slug_fkey": UnknownFlow,
-    "runs_pkey": RunExists,
+CONSTRAINTS: dict[str, type[errors.PgflowdError]] = {
+    "runs_flow_slug_fkey": errors.UnknownFlow,
+    "runs_pkey": errors.RunExists,
 }
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
@@ -190,13 +171,13 @@ def server_error_of(error: psycopg.Error) -> ServerError | None:
     )
 
 
-def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | None:
+def error_for(error: psycopg.Error, user: str | None = None) -> errors.PgflowdError | None:
     """Return the error of pgflowd for an error of the database, or None if there is none."""
     found = server_error_of(error)
     return None if found is None else translation_of(found, user)
 
 
-def translation_of(error: ServerError, user: str | None = None) -> PgflowdError | None:
+def translation_of(error: ServerError, user: str | None = None) -> errors.PgflowdError | None:
     """Return the error of pgflowd for what a server said, or None if there is none."""
     message = _LINE_ENDS.sub(" ", error.message or "")
     state, text = error.state, one_line(redact(message), 1000)
@@ -206,30 +187,30 @@ def translation_of(error: ServerError, user: str | None = None) -> PgflowdError 
         kind, code = OURS[state]
         hint = error.hint
         found = kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
-        if isinstance(found, KeyTaken) and error.detail:
+        if isinstance(found, errors.KeyTaken) and error.detail:
             found.run_id = UUID(error.detail)
         return found
     if state == "42501":
         role = user or "the role"
         remedy = remedy_for_role(text, error.context or "", role)
-        return AccessDenied(f"{text}, as {role}", next=remedy)
+        return errors.AccessDenied(f"{text}, as {role}", next=remedy)
     if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
         code = "E304" if _PGMQ.search(text) else "E302"
-        return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
+        return errors.DatabaseError(text, code=code, next="run `pgflowd db migrate`")
     if state == "25006":
         remedy = "check that it is the primary, and that the transaction is not read-only"
-        return Unreachable(f"the database is read-only: {text}", next=remedy)
+        return errors.Unreachable(f"the database is read-only: {text}", next=remedy)
     if state == FULL:
-        return Unreachable(
+        return errors.Unreachable(
             f"the server has no free connection: {text}", code="E310", next=FULL_NEXT
         )
     if UNREACHABLE.fullmatch(state):
         return _unreachable(text)
     if state == "54000" and _MAP_LENGTH.match(text):
         remedy = "give it fewer elements, each with more work, or raise max_map_elements"
-        return MapInput(text, code="E404", next=f"{remedy} (docs/guides/handlers.md)")
+        return errors.MapInput(text, code="E404", next=f"{remedy} (docs/guides/handlers.md)")
     if state == "P0001" and _MAP_INPUT.match(text):
-        return MapInput(text, next="start it with a JSON array, one element per task")
+        return errors.MapInput(text, next="start it with a JSON array, one element per task")
     if error.schema in ("pgflow", "pgflowd") and error.constraint in CONSTRAINTS:
         return CONSTRAINTS[error.constraint](error.detail or text)
     return None
@@ -239,14 +220,14 @@ def failure_of(error: BaseException) -> tuple[DatabaseFailure, str]:
     """Return how to handle the failure of a whole call, and the text for the log."""
     state = sqlstate_of(error)
     text = one_line(redact(str(error) or type(error).__name__), 1000)
-    if isinstance(error, NotFound):
+    if isinstance(error, errors.NotFound):
         failure = DatabaseFailure.GONE
-    elif isinstance(error, Unreachable):
+    elif isinstance(error, errors.Unreachable):
         is_refused = (state or "").startswith(_REFUSED) or any(each in text for each in _REFUSALS)
         failure = DatabaseFailure.ALERT if is_refused else DatabaseFailure.RETRY
-    elif isinstance(error, DatabaseError) and error.code == "E307":
+    elif isinstance(error, errors.DatabaseError) and error.code == "E307":
         failure = DatabaseFailure.SCHEMA
-    elif isinstance(error, PgflowdError):
+    elif isinstance(error, errors.PgflowdError):
         failure = DatabaseFailure.BROKEN
     elif isinstance(error, OSError | asyncio.CancelledError) or "start new thread" in text:
         failure = DatabaseFailure.RETRY
@@ -268,7 +249,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 def is_refused(error: BaseException) -> bool:
     """Whether a connection was refused, since the server has no free one."""
-    return isinstance(error, Unreachable) and error.code == "E310"
+    return isinstance(error, errors.Unreachable) and error.code == "E310"
 
 
 def is_full(text: str) -> bool:
@@ -276,5 +257,5 @@ def is_full(text: str) -> bool:
     return _FULL.search(text) is not None
 
 
-def _unreachable(text: str) -> Unreachable:
-    return Unreachable(f"the database cannot be reached: {text}", next="check that it runs")
+def _unreachable(text: str) -> errors.Unreachable:
+    return errors.Unreachable(f"the database cannot be reached: {text}", next="check that it runs")

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+from pgflowd.core import verbs
 from pgflowd.core.definition.schedule import Schedule, given_faults
 from pgflowd.core.documents.history import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
@@ -26,26 +27,15 @@ from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.core.json import encode
 from pgflowd.core.traces import CallerTrace
 from pgflowd.core.typed.codec import encode_value
-from pgflowd.core.verbs import (
-    ADD_SCHEDULE,
-    ANSWER,
-    FIRE,
-    SIGNAL,
-    Argument,
-    Kind,
-    Returned,
-    SignalReceipt,
-    Target,
-    Verb,
-)
+from pgflowd.core.verbs import SignalReceipt, Verb
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import NEVER, Wishes, checked, require_slug
 from pgflowd.db import history, runs
 from pgflowd.db.query import MOMENT, Query, Rows, Together, only
 from pgflowd.errors import BadDependency, FlowError, MapInput, NotFound, RunExists, UnknownFlow
 
-_PLACES = {Kind.MOMENT: MOMENT, Kind.JSON: "%s::jsonb", Kind.WORDS: "%s::text[]",
-           Kind.RUNS: "%s::uuid[]"}  # fmt: skip
+_PLACES = {verbs.Kind.MOMENT: MOMENT, verbs.Kind.JSON: "%s::jsonb", verbs.Kind.WORDS: "%s::text[]",
+           verbs.Kind.RUNS: "%s::uuid[]"}  # fmt: skip
 _ACTOR = "actor => coalesce(%s::text, session_user)"
 _REPEATED = "repeated"  # the answer to what had been done before
 
@@ -56,7 +46,7 @@ def calling(verb: Verb[Any], *target: Any, actor: str | None = None, **given: An
 
     Without an actor it is the user of the session.
     """
-    if verb.target in (Target.RUN, Target.TASK):
+    if verb.target in (verbs.Target.RUN, verbs.Target.TASK):
         target = (run_id_of(target[0]), *target[1:])
     places = [f"{name} => %s" for name in verb.target.value]
     params = list(target)
@@ -70,26 +60,26 @@ def calling(verb: Verb[Any], *target: Any, actor: str | None = None, **given: An
     return Query(sql.format(call=call), [*params, actor], read)
 
 
-def _values(argument: Argument, value: Any) -> list[Any]:
+def _values(argument: verbs.Argument, value: Any) -> list[Any]:
     """The parameters of an argument."""
     match argument.kind:
-        case Kind.FLAG:
+        case verbs.Kind.FLAG:
             return [bool(value)]
-        case Kind.MOMENT:
+        case verbs.Kind.MOMENT:
             return [(value or NEVER).at, (value or NEVER).in_s]
-        case Kind.DURATION:
+        case verbs.Kind.DURATION:
             return [None if value is None else timedelta(seconds=value)]
-        case Kind.WORDS:
+        case verbs.Kind.WORDS:
             return [list(value) if value else None]
-        case Kind.RUNS:
+        case verbs.Kind.RUNS:
             return [None if value is None else list(value)]
     return [value]
 
 
-_ANSWERS: dict[Returned, tuple[str, Callable[[Rows], Any]]] = {
-    Returned.CHANGED: ("select {call}", lambda rows: only(rows) != _REPEATED),
-    Returned.SIGNAL: ("select {call}, now()", lambda rows: SignalReceipt(*rows[0])),
-    Returned.FIRED: (
+_ANSWERS: dict[verbs.Returned, tuple[str, Callable[[Rows], Any]]] = {
+    verbs.Returned.CHANGED: ("select {call}", lambda rows: only(rows) != _REPEATED),
+    verbs.Returned.SIGNAL: ("select {call}, now()", lambda rows: SignalReceipt(*rows[0])),
+    verbs.Returned.FIRED: (
         "select run_id::text, status from {call}",
         lambda rows: Fired(UUID(rows[0][0]), rows[0][1]),
     ),
@@ -154,7 +144,7 @@ def _found(run: AnyRun | None, run_id: UUID) -> AnyRun:
 def perform(verb: Verb[T], *target: Any, actor: str | None = None, **given: Any) -> Operation[T]:
     """Do to its target what a row of `core.verbs` says, with the arguments of its function."""
     answer: Any = yield calling(verb, *target, actor=actor, **given)
-    if verb.answer is Returned.RUN:
+    if verb.answer is verbs.Returned.RUN:
         answer = yield from get(run_id_of(target[0]))
     found: T = answer
     return found
@@ -176,7 +166,7 @@ def signal(
     check_signal_name(name)
     check_dedup(dedup)
     sent = encode_value(payload, what="payload")
-    return perform(SIGNAL, run_id, name=name, payload=sent, dedup=dedup, actor=actor)
+    return perform(verbs.SIGNAL, run_id, name=name, payload=sent, dedup=dedup, actor=actor)
 
 
 def answer(
@@ -192,7 +182,7 @@ def answer(
     check_dedup(dedup)
     encode(note, what="note")
     given = {"step_slug": step, "is_approved": is_approved, "note": note, "dedup": dedup}
-    return perform(ANSWER, run_id, actor=actor, **given)
+    return perform(verbs.ANSWER, run_id, actor=actor, **given)
 
 
 def add_schedule(
@@ -202,7 +192,7 @@ def add_schedule(
     if faults := given_faults(name, schedule):
         raise FlowError(faults)
     return perform(
-        ADD_SCHEDULE, name, flow_slug=flow_slug, cron=" ".join(schedule.cron.split()),
+        verbs.ADD_SCHEDULE, name, flow_slug=flow_slug, cron=" ".join(schedule.cron.split()),
         input=encode(schedule.input, what="input"), timezone=schedule.timezone,
         overlap=schedule.overlap, catchup=schedule.catchup, actor=actor,
     )  # fmt: skip
@@ -210,7 +200,7 @@ def add_schedule(
 
 def fire_for_run(name: str, actor: str | None) -> Operation[Run]:
     """The run that a schedule starts now, or the one that has not ended."""
-    fired = yield from perform(FIRE, name, actor=actor)
+    fired = yield from perform(verbs.FIRE, name, actor=actor)
     return (yield from get(fired.run_id))
 
 
