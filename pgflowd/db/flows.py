@@ -36,16 +36,8 @@ from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.typed.schema_check import fault_of
+from pgflowd.db import definitions
 from pgflowd.db.connection import translated
-from pgflowd.db.definitions import (
-    Defined,
-    current_flow,
-    define,
-    deploy_version,
-    find_version,
-    option_values,
-    stale_parts,
-)
 from pgflowd.db.query import (
     Query,
     Rows,
@@ -157,13 +149,13 @@ def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
 def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     """How the flow in the database differs from this shape: a version that has it, else the
     current one."""
-    current = execute(conn, current_flow(slug))
-    found = find_version(conn, slug, shape)
+    current = execute(conn, definitions.current_flow(slug))
+    found = definitions.find_version(conn, slug, shape)
     known = execute(conn, flow_shape(found or current))
     if known is None:
         return Comparison(exists=False)
-    values = execute(conn, option_values(found or current, shape))
-    stale = stale_parts(conn, Code(slug, shape), found or current)
+    values = execute(conn, definitions.option_values(found or current, shape))
+    stale = definitions.stale_parts(conn, Code(slug, shape), found or current)
     shapes = changes_between(known, shape)
     return Comparison(True, shapes, values, found or current, current, stale)
 
@@ -205,13 +197,13 @@ def deploy(
     with as_owner(conn):
         compared = compare(conn, slug, shape)
         if compared.exists and compared.is_new_version and may_change:
-            version = deploy_version(slug, shape, code, take_code=take_code)
+            version = definitions.deploy_version(slug, shape, code, take_code=take_code)
             found, is_new = execute(conn, version)
-            warnings, _ = define(conn, Code(slug, shape), "verify")
+            warnings, _ = definitions.define(conn, Code(slug, shape), "verify")
             changed = [one for one in compared.values if take_code or not one.is_tuned]
-            defined = Defined(warnings, [one.change for one in changed if one.differs])
+            defined = definitions.Defined(warnings, [one.change for one in changed if one.differs])
         else:
-            defined = define(conn, Code(slug, shape), "create", take_code=take_code)
+            defined = definitions.define(conn, Code(slug, shape), "create", take_code=take_code)
             found, is_new = compared.flow_slug or slug, not compared.exists
         conn.execute(_WATCH, (found,))
     return Deployed(is_new, defined.changes, defined.warnings, found)

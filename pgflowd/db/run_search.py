@@ -12,17 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core import lookup
 from pgflowd.core.documents.runs import MAX_COUNTED, ListedRun, PageKey, RunCount, RunPage
 from pgflowd.core.documents.waits import OpenTask
-from pgflowd.core.lookup import (
-    UnclearWord,
-    check_run_word,
-    digits_of,
-    flow_of_last,
-    is_last,
-    run_id_of,
-    unknown_flow,
-)
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import labels_json
 from pgflowd.db.flows import flow_names
@@ -83,7 +75,7 @@ def refuse_unknown_flow(flow_slug: str | None) -> Operation[None]:
     if flow_slug is not None:
         known: list[str] = yield flow_names()
         if flow_slug not in known:
-            raise unknown_flow(flow_slug, known)
+            raise lookup.unknown_flow(flow_slug, known)
 
 
 def search_runs(
@@ -129,12 +121,12 @@ pgflowd.count_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s, %s::js
 
 def find_run(conn: SyncConnection, text: str) -> UUID:
     """The id of the run that a word names. A whole id is not looked up."""
-    if whole := run_id_of(text):
+    if whole := lookup.run_id_of(text):
         return whole
-    check_run_word(text)
-    if is_last(text):
-        return _last_run(conn, flow_of_last(text))
-    found = execute(conn, find_runs(digits_of(text).replace("-", ""), 3))
+    lookup.check_run_word(text)
+    if lookup.is_last(text):
+        return _last_run(conn, lookup.flow_of_last(text))
+    found = execute(conn, find_runs(lookup.digits_of(text).replace("-", ""), 3))
     if not found:
         raise NotFound(
             f"there is no run {text} among the newest 100,000",
@@ -143,7 +135,7 @@ def find_run(conn: SyncConnection, text: str) -> UUID:
     if len(found) > 1:
         ids = ", ".join(str(run_id) for run_id, _ in found)
         problem = f"'{text}' fits more than one run: {ids}; give more digits"
-        raise UnclearWord(problem, code="E506")
+        raise lookup.UnclearWord(problem, code="E506")
     return found[0][0]
 
 
@@ -157,7 +149,7 @@ def _last_run(conn: SyncConnection, flow: str | None) -> UUID:
         raise NotFound("there are no runs that somebody has started", next=remedy)
     known = flow_slugs(conn)
     if known and flow not in known:
-        raise unknown_flow(flow, known)
+        raise lookup.unknown_flow(flow, known)
     raise NotFound(f"{flow} has no runs", next=f"start one with `pgflowd runs start {flow}`")
 
 
