@@ -74,41 +74,28 @@ class SchemaState:
     def version(self) -> int | None:
         return self.record.version
 
-    @property
-    def server_major(self) -> int:
-        """The 18 of "18.4" and of "18beta1"."""
-        digits = re.match(r"\d+", self.server)
-        return int(digits[0]) if digits else 0
-
 
 def read_state(conn: Connection) -> SchemaState:
     """Read the state. Raises errors of psycopg, for example without permission."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        core = _row(cursor.execute(read("install/core.sql").text.encode()))
-        about = _row(cursor.execute(read("install/about.sql").text.encode()))
+        about: dict[str, Any] = {}
+        for path in ("install/core.sql", "install/about.sql"):
+            about |= cursor.execute(read(path).text.encode()).fetchone() or {}
         record, replaced = MigrationRecord(), None
         if about["has_history"]:
-            row = _row(cursor.execute(read("install/state.sql").text.encode()))
-            record = MigrationRecord(
-                **{field.name: row[field.name] for field in fields(MigrationRecord)}
-            )
+            row = cursor.execute(read("install/state.sql").text.encode()).fetchone() or {}
+            record = MigrationRecord(**{each.name: row[each.name] for each in fields(record)})
             if about["has_settings"]:
                 found = cursor.execute(_REPLACED).fetchone()
                 replaced = found and found["value"]
     return SchemaState(
-        core=core["core"],
+        core=about["core"],
         replaced=tuple(replaced or ()),
         has_strays=about["has_strays"],
         record=record,
         server=about["server"],
         pgmq=about["pgmq"],
     )
-
-
-def _row(cursor: psycopg.Cursor[dict[str, Any]]) -> dict[str, Any]:
-    row = cursor.fetchone()
-    assert row is not None
-    return row
 
 
 @dataclass(frozen=True)
@@ -266,7 +253,8 @@ def _newer(version: int | None) -> Problem | None:
 
 def _unsolvable(state: SchemaState) -> Iterator[Problem]:
     """Yield the problems that no migrate solves."""
-    if state.server_major not in SERVERS:
+    major = re.match(r"\d+", state.server)  # the 18 of "18.4" and of "18beta1"
+    if major is None or int(major[0]) not in SERVERS:
         needed = f"pgflowd needs {SERVERS[0]} to {SERVERS[-1]}"
         text = f"the server is PostgreSQL {state.server}; {needed}"
         yield Problem("E309", text, next="use a server of a supported version")
@@ -317,29 +305,19 @@ def verify(conn: Connection) -> list[Problem]:
         known = pairs(conn, "install/known.sql")
         present = pairs(conn, "install/fingerprint.sql")
         applied = pairs(conn, "install/applied.sql")
-    found = [
-        _problem(name, "differs from" if name in present else "is missing since")
-        for name, fingerprint in sorted(known.items())
-        if present.get(name) != fingerprint
-    ]
-    return [*found, *_changed_migrations(applied)]
-
-
-def _problem(name: str, verb: str) -> Problem:
-    kind, _, rest = name.partition(" ")
-    text = f"{name} {verb} the last migrate"
-    if kind == "function" and rest.startswith("pgflow."):
-        return Problem("E307", text, next=ADOPT)
-    return Problem("E302", text, next=MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND)
-
-
-def _changed_migrations(applied: dict[str, str]) -> list[Problem]:
-    return [
-        Problem(
-            "E302",
-            f"migration {step.version:04}_{step.name} was applied with another text",
-            next="find the release that applied it; a migration must never change",
-        )
-        for step in migrations()
-        if applied.get(step.name, step.checksum) != step.checksum
-    ]
+    found = []
+    for name, fingerprint in sorted(known.items()):
+        if present.get(name) != fingerprint:
+            kind, _, rest = name.partition(" ")
+            is_core = kind == "function" and rest.startswith("pgflow.")
+            remedy = MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND
+            verb = "differs from" if name in present else "is missing since"
+            text = f"{name} {verb} the last migrate"
+            code, remedy = ("E307", ADOPT) if is_core else ("E302", remedy)
+            found.append(Problem(code, text, next=remedy))
+    for step in migrations():
+        if applied.get(step.name, step.checksum) != step.checksum:
+            text = f"migration {step.version:04}_{step.name} was applied with another text"
+            remedy = "find the release that applied it; a migration must never change"
+            found.append(Problem("E302", text, next=remedy))
+    return found
