@@ -31,7 +31,7 @@ import psycopg
 from pgflowd.core import context
 from pgflowd.core.text import with_article
 from pgflowd.db import runs
-from pgflowd.db.errors import ServerError, server_error_of, translation_of
+from pgflowd.db.errors import ServerError, as_diagnosed, server_error_of, translation_of
 from pgflowd.db.operations import Operation
 from pgflowd.db.query import Query
 from pgflowd.errors import RunError
@@ -205,11 +205,9 @@ def _server_error(error: BaseException) -> ServerError | None:
     """What a driver tells of an error of the server; None if it is none, or not the driver's."""
     if isinstance(error, psycopg.Error):
         return server_error_of(error)
-    diag = getattr(error, "diag", None)
-    if diag is not None and getattr(error, "pgcode", None):  # psycopg2
-        return ServerError(error.pgcode, diag.message_primary or str(error), diag.message_hint,  # type: ignore[attr-defined]
-                           diag.message_detail, diag.context, diag.schema_name,
-                           diag.constraint_name)  # fmt: skip
+    state = getattr(error, "pgcode", None)
+    if state and getattr(error, "diag", None) is not None:  # psycopg2
+        return as_diagnosed(error, state)
     if isinstance(getattr(error, "sqlstate", None), str) and hasattr(error, "constraint_name"):
         names = ("sqlstate", "message", "hint", "detail", "context", "schema_name",
                  "constraint_name")  # fmt: skip

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflowd.core.redact import one_line, redact, secrets_in
 from pgflowd.core.settings.values import URL_NEXT
-from pgflowd.db.errors import FULL_NEXT, error_for, is_full
+from pgflowd.db.errors import FULL_NEXT, is_full, server_error_of, translation_of
 from pgflowd.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def translated(conn: AnyConnection | None = None) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         user = None if conn is None or conn.closed else conn.info.user
-        translation = error_for(error, user)
+        found = server_error_of(error)
+        translation = found and translation_of(found, user)
         if translation is None:
             raise
         raise translation from error

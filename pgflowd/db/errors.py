@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -79,23 +79,19 @@ def remedy_for_role(text: str, context: str, role: str) -> str:
 
 def role_for(kind: str, name: str, context: str = "") -> str | None:
     """Return the role that may do this; None if each of them may."""
-    called = _CALLED.findall(context)  # the outermost is last
-    function = called[-1] if called else name if kind == "function" else None
-    if function is not None:
-        return _role_of_function(function)
+    if called := _CALLED.findall(context):
+        kind, name = "function", called[-1]  # the outermost is last
+    if kind == "function":
+        if name in OF_VERBS:
+            return OF_VERBS[name]
+        if OF_OWNERS.fullmatch(name):
+            return OWNER
+        if name in OF_STARTERS:
+            return STARTER
+        return VIEWER if OF_VIEWERS.fullmatch(name) else WORKER
     if kind in ("table", "view"):
         return WORKER if OF_WORKERS.fullmatch(name) else VIEWER
     return None if kind == "schema" else OWNER
-
-
-def _role_of_function(name: str) -> str:
-    if (role := OF_VERBS.get(name)) is not None:
-        return role
-    if OF_OWNERS.fullmatch(name):
-        return OWNER
-    if name in OF_STARTERS:
-        return STARTER
-    return VIEWER if OF_VIEWERS.fullmatch(name) else WORKER
 
 
 OURS: dict[str, tuple[type[errors.PgflowdError], str]] = {
@@ -159,22 +155,14 @@ def server_error_of(error: psycopg.Error) -> ServerError | None:
     """What the server said; None if neither it nor the connection failed."""
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return None
-    diag = error.diag
-    return ServerError(
-        error.sqlstate,
-        diag.message_primary or str(error).strip(),
-        diag.message_hint,
-        diag.message_detail,
-        diag.context,
-        diag.schema_name,
-        diag.constraint_name,
-    )
+    return as_diagnosed(error, error.sqlstate)
 
 
-def error_for(error: psycopg.Error, user: str | None = None) -> errors.PgflowdError | None:
-    """Return the error of pgflowd for an error of the database, or None if there is none."""
-    found = server_error_of(error)
-    return None if found is None else translation_of(found, user)
+def as_diagnosed(error: Any, state: str | None) -> ServerError:
+    """What the server said, as psycopg and psycopg2 have it."""
+    names = ("message_hint", "message_detail", "context", "schema_name", "constraint_name")
+    message = error.diag.message_primary or str(error).strip()
+    return ServerError(state, message, *(getattr(error.diag, name) for name in names))
 
 
 def translation_of(error: ServerError, user: str | None = None) -> errors.PgflowdError | None:

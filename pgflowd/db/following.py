@@ -290,9 +290,13 @@ class Follower(Generic[AnyRun]):
         lines = []
         for heard in self._channels.heard(notices):
             run_id = of_undo.get(heard.run_id, heard.run_id)
-            if heard.is_output:
-                lines += _line(self._read[run_id], heard)
-            elif self._read[run_id].is_news(heard.payload):
+            one: Read[Any] = self._read[run_id]
+            if heard.is_output and one.run is not None and (line := output_line(heard.payload)):
+                if run_id == heard.run_id:  # else of its undo
+                    lines.append(output_entry(one.run, line))
+                elif one.undo and (found := undo_output(one.run, one.undo, line)):
+                    lines.append(found)
+            elif not heard.is_output and one.is_news(heard.payload):
                 self._is_due([run_id])
         return lines
 
@@ -314,17 +318,6 @@ class Follower(Generic[AnyRun]):
             {run_id: run.status if run else RunStatus.STARTED for run_id, run in found.items()},
             self._timeout_s or 0.0,
         )
-
-
-def _line(one: Read[Any], heard: Heard) -> list[TimelineEntry]:
-    """What a handler of a run, or of its undo, has printed."""
-    line = output_line(heard.payload)
-    if line is None or one.run is None:
-        return []
-    if heard.run_id == one.run_id:
-        return [output_entry(one.run, line)]
-    found = None if one.undo is None else undo_output(one.run, one.undo, line)
-    return [] if found is None else [found]
 
 
 def wait_timeout(open: Mapping[UUID, RunStatus], timeout_s: float) -> WaitTimeout:
