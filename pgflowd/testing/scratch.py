@@ -31,17 +31,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
+from uuid import UUID
 
 import psycopg
 from psycopg import conninfo, errors, sql
 
 import pgflowd.db.schema
+from pgflowd.db.query import uuid_of
 from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from pgflowd.client import Client
     from pgflowd.core.documents.runs import Run
     from pgflowd.testing.drain import Flows
@@ -118,9 +118,8 @@ class ScratchDatabase:
     def hurry(self, run: Run | UUID | str) -> None:
         """Let the delays, the pauses between attempts and the timers of a run be over."""
         from pgflowd.testing.drain import let_time_pass
-        from pgflowd.testing.started import run_id_of_run
 
-        let_time_pass(self._own, run_id_of_run(run))
+        let_time_pass(self._own, uuid_of(run if isinstance(run, UUID | str) else run.run_id))
 
     def truncate(self) -> None:
         """Delete all rows but the schema's own; flows, their options and schedules stay."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored, dumps
@@ -123,8 +122,3 @@ def _differences(wanted: Any, given: Any, place: str = "input") -> Iterator[str]
 
 def _are_numbers(*values: Any) -> bool:
     return all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
-
-
-def run_id_of_run(run: Run | UUID | str) -> UUID:
-    """The id of a run, or of what names one."""
-    return run.run_id if isinstance(run, Run) else UUID(str(run))
