@@ -74,7 +74,21 @@ def get(run_id: UUID) -> Query[Run | None]:
 
 
 def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
-    return Query("select pgflowd.get_run(%s)::text", (run_id,), _states_or_none)
+    """Read a run and its steps: in the order in which they started, then those that have not."""
+
+    def order(state: StepState) -> tuple[bool, Any, str]:
+        moved = state.started_at or state.skipped_at or state.failed_at
+        return (moved is None, moved or 0, state.step_slug)
+
+    def read(rows: Rows) -> RunWithStates | None:
+        row = decode(only(rows))
+        if row is None:
+            return None
+        found = [StepState(**_fields(_STATE_FIELDS, StepStatus, each)) for each in row["steps"]]
+        steps = {state.step_slug: state for state in sorted(found, key=order)}
+        return RunWithStates(**_fields(_RUN_FIELDS, RunStatus, row["run"]), steps=steps)
+
+    return Query("select pgflowd.get_run(%s)::text", (run_id,), read)
 
 
 def channel(run_id: UUID | str) -> str:
@@ -188,21 +202,6 @@ def _fields(
 _IDS = {"run_id", "parent_run_id", "undo_of", "undo_run_id", "blocked_by"}
 _RUN_FIELDS = tuple(field.name for field in fields(Run))
 _STATE_FIELDS = tuple(field.name for field in fields(StepState))
-
-
-def _states_or_none(rows: Rows) -> RunWithStates | None:
-    """Read a run and its steps: in the order in which they started, then those that have not."""
-    document = decode(only(rows))
-    if document is None:
-        return None
-
-    def order(state: StepState) -> tuple[bool, Any, str]:
-        moved = state.started_at or state.skipped_at or state.failed_at
-        return (moved is None, moved or 0, state.step_slug)
-
-    found = [StepState(**_fields(_STATE_FIELDS, StepStatus, each)) for each in document["steps"]]
-    steps = {state.step_slug: state for state in sorted(found, key=order)}
-    return RunWithStates(**_fields(_RUN_FIELDS, RunStatus, document["run"]), steps=steps)
 
 
 # many runs: fifty in a transaction; one that refuses keeps none of the others
