@@ -161,26 +161,27 @@ class InProcessRunner(RunnerProcess):
         lifespan: LifespanSpec | None,
     ) -> None:
         super().__init__(flow, "", socket, MAX_OUTPUT_BYTES, caps, lifespan=lifespan)  # type: ignore[arg-type]
-        self._caller = self._raising = RaisingCaller()
-        self._caller.resources = self._resources
-        self._leftovers = NoLeftovers()  # type: ignore[assignment]
-        self._wants_changes = False
-        self._log_forwarder.setLevel(100)
+        self.caller = self._raising = RaisingCaller()
+        self.caller.resources = self.resources
+        self.leftovers = NoLeftovers()  # type: ignore[assignment]
+        self.log_forwarder.setLevel(100)
 
     @contextmanager
     def lifespan(self) -> Iterator[None]:
-        self._resources.enter()
+        self.resources.enter()
         try:
             yield
         finally:
-            self._resources.leave()
+            self.resources.leave()
 
     def execute(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Return what a runner sends at the end of a task."""
         with _unchanged_context():
-            result = self._run(steps, frame)
-        self._sessions.clean()
-        self._sessions.close_kept()
+            self.steps = steps
+            result = self.run(frame)
+        if self.sessions is not None:
+            self.sessions.clean()
+            self.sessions.close_kept()
         if raised := self._raising.interrupt:
             raise raised
         return result

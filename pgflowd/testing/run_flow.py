@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -302,7 +302,9 @@ class TestedHandlers:
         if names is not None:
             arguments = {name: value for name, value in arguments.items() if name in names}
         output = handler(**arguments)
-        return _awaited(output, self.resources) if inspect.iscoroutine(output) else output
+        if inspect.iscoroutine(output):
+            return apart(lambda: self.resources.run(output))
+        return output
 
     def _context(self, record: ClaimedRecord, task: TaskRow) -> TestedContext:
         states, moment = self.engine.states.values(), datetime.now(UTC)
@@ -386,19 +388,6 @@ def _refuse_unanswered(engine: Engine) -> None:
         remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
         text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
         raise RuntimeError(f"{text}; {remedy}")
-
-
-def _awaited(coroutine: Coroutine[Any, Any, Any], resources: Resources) -> Any:
-    """What an async handler returns; it gets a new event loop, unless the lifespan has one."""
-
-    def execute() -> Any:
-        if resources.loop is not None:
-            return resources.run(coroutine, lambda task: None)
-        # a factory, since `asyncio.run` would take away the thread's own loop
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(coroutine)
-
-    return apart(execute)
 
 
 def apart(execute: Callable[[], Any]) -> Any:

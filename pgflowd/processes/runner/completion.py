@@ -14,12 +14,11 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import PGconn, PipelineStatus, TransactionStatus
 
 from pgflowd.core.completion import (
     AS_USUAL,
@@ -33,12 +32,12 @@ from pgflowd.core.completion import (
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.db import tasks
-from pgflowd.db.query import Query, execute, execute_async, only
-from pgflowd.errors import RunError
+from pgflowd.db.connection import connect, is_pooled, reset
+from pgflowd.db.query import Query, database_identity, execute, execute_async, only
+from pgflowd.errors import DatabaseError, PgflowdError, RunError
 
 if TYPE_CHECKING:
-    import psycopg
-    from psycopg.pq.abc import PGconn
+    from psycopg.pq import abc
 
     from pgflowd.processes.runner.context import RunnerContext
 
@@ -49,9 +48,8 @@ if TYPE_CHECKING:
 # session plans for itself. So a session that ends in order stays open. Nothing that a handler did
 # to it reaches the next one: not its settings, role, prepared statements, cursors, temporary
 # tables, locks and channels. Its Python objects are cut off from it. A session in a pooler is
-# closed, and one that no task has used for `KEPT_S`.
+# closed, and one that no task has used for a while (`runner.main.KEPT_S`).
 ELSEWHERE = ""  # a database without our schema
-KEPT_S = 5.0  # unused; others may need the server's connections more
 
 
 class Sessions:
@@ -60,8 +58,8 @@ class Sessions:
     def __init__(self) -> None:
         self._key = ("", "")  # where it leads, and its name
         self._is_direct = False
-        self._used: list[PGconn] = []  # by the last task
-        self._clean: list[PGconn] = []
+        self._used: list[abc.PGconn] = []  # by the last task
+        self._clean: list[abc.PGconn] = []
 
     @property
     def has_kept(self) -> bool:
@@ -73,8 +71,6 @@ class Sessions:
 
     def open(self, conninfo: str, name: str) -> tuple[psycopg.Connection[Any], str]:
         """Return a connection as `psycopg.connect` does, and to which database it leads."""
-        from pgflowd.db.connection import connect, is_pooled
-
         if (conn := self._take((conninfo, name))) is not None:
             return conn
         opened = connect(conninfo, name=name, autocommit=False)
@@ -82,10 +78,6 @@ class Sessions:
         return opened, _database_of(opened)
 
     def _take(self, key: tuple[str, str]) -> tuple[psycopg.Connection[Any], str] | None:
-        import psycopg
-
-        from pgflowd.errors import PgflowdError
-
         try:
             pgconn = self._clean.pop()  # threads of a handler may ask at once
         except IndexError:
@@ -101,8 +93,6 @@ class Sessions:
 
     def give_back(self, conn: psycopg.Connection[Any], *, may_keep: bool) -> None:
         """A task has ended: keep its session, or close it unless it has ended in order."""
-        from psycopg.pq import PipelineStatus, TransactionStatus
-
         pgconn = conn.pgconn
         is_idle = pgconn.transaction_status == TransactionStatus.IDLE
         is_plain = pgconn.pipeline_status == PipelineStatus.OFF
@@ -114,12 +104,6 @@ class Sessions:
 
     def clean(self) -> None:
         """Leave nothing of the last task in its session."""
-        if not self._used:
-            return
-        import psycopg
-
-        from pgflowd.db.connection import reset
-
         while self._used:
             conn = psycopg.Connection[Any](self._used.pop())
             try:
@@ -136,9 +120,7 @@ def cut_off(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Non
 
 
 @cache
-def _closed() -> PGconn:
-    from psycopg.pq import PGconn
-
+def _closed() -> abc.PGconn:
     closed = PGconn.connect_start(b"host=/nowhere")
     closed.finish()
     return closed
@@ -146,9 +128,6 @@ def _closed() -> PGconn:
 
 def _database_of(conn: psycopg.Connection[Any]) -> str:
     """Which database a connection leads to; it begins no transaction."""
-    from pgflowd.db.query import database_identity, execute
-    from pgflowd.errors import DatabaseError
-
     conn.autocommit = True
     try:
         return execute(conn, database_identity())
@@ -169,41 +148,11 @@ Connection = psycopg.Connection[Any]
 Steps = Generator[Query[Any] | None, Any, Head]  # None: commit
 
 
-@dataclass(frozen=True)
-class Completion:
-    """A task whose handler has returned, and what is needed to complete it."""
-
-    report: TaskReport
-    ends: float  # when the task times out, as time.time() counts
-    is_cancelled: Callable[[], bool]
-    wants_changes: bool  # of its run, for the log
-    is_home: bool  # whether the connection leads to the worker's database
-    tell_commit: Callable[[], None]  # the worker; if no result follows, it may be committed
-
-
-def completion_of(
-    ctx: RunnerContext, body: bytes, wants_changes: bool, cpu_s: float | None, peak_kb: int
-) -> Completion:
-    """What is needed to complete the task of `ctx` with this output."""
-    task = Task(
-        ctx.run_id,
-        ctx.step_slug,
-        ctx.task_index,
-        ctx.token,
-        ctx.attempt,
-        ctx.max_attempts,
-        0.0,
-        b"",
-        None,
-    )
-    return Completion(
-        TaskReport(task, Outcome.COMPLETED, body, cpu_s=cpu_s, peak_kb=peak_kb),
-        ctx.deadline.timestamp(),
-        ctx.cancelled.is_set,
-        wants_changes,
-        ctx.is_home,
-        ctx.tell_commit,
-    )
+def report_of(ctx: RunnerContext, body: bytes, cpu_s: float | None, peak_kb: int) -> TaskReport:
+    """The report of a task whose handler has returned this output."""
+    name = ctx.run_id, ctx.step_slug, ctx.task_index, ctx.token, ctx.attempt, ctx.max_attempts
+    task = Task(*name, 0.0, b"", None)
+    return TaskReport(task, Outcome.COMPLETED, body, cpu_s=cpu_s, peak_kb=peak_kb)
 
 
 class Session(NamedTuple):
@@ -213,13 +162,13 @@ class Session(NamedTuple):
     has_written: bool
 
 
-def complete(conn: Connection, completion: Completion) -> Head:
+def complete(conn: Connection, ctx: RunnerContext, report: TaskReport) -> Head:
     """Complete the task; return the head of `done`. The caller ends the connection."""
     if not has_open_transaction(conn):
         return AS_USUAL
     ours = Connection(conn.pgconn)
     ours.prepare_threshold = None  # the handler's object has used the names
-    steps, answer = _complete(completion), None
+    steps, answer = _complete(ctx, report), None
     try:
         while True:
             query = steps.send(answer)
@@ -236,13 +185,13 @@ def complete(conn: Connection, completion: Completion) -> Head:
         cut_off(ours)
 
 
-async def complete_async(conn: Connection, completion: Completion) -> Head:
+async def complete_async(conn: Connection, ctx: RunnerContext, report: TaskReport) -> Head:
     """Do the same without blocking the event loop."""
     if not has_open_transaction(conn):
         return AS_USUAL
     ours = psycopg.AsyncConnection[Any](conn.pgconn)
     ours.prepare_threshold = None
-    steps, answer = _complete(completion), None
+    steps, answer = _complete(ctx, report), None
     try:
         while True:
             query = steps.send(answer)
@@ -259,13 +208,13 @@ async def complete_async(conn: Connection, completion: Completion) -> Head:
         cut_off(ours)
 
 
-def _complete(completion: Completion) -> Steps:
+def _complete(ctx: RunnerContext, report: TaskReport) -> Steps:
     """What is executed, one after the other; the value is the head of `done`."""
     try:
-        if completion.is_home:
-            session: Session = yield look_at_session(completion.ends)
+        if ctx.is_home:
+            session: Session = yield look_at_session(ctx.deadline.timestamp())
             if session.has_written:
-                return (yield from _complete_with_work(completion, session.role))
+                return (yield from _complete_with_work(ctx, report, session.role))
         yield None
         return AS_USUAL
     except psycopg.errors.DeadlockDetected as error:
@@ -277,21 +226,21 @@ def _complete(completion: Completion) -> Steps:
         raise RunError(f"{_CONFLICT}{error}", code="E431", next=remedy) from error
 
 
-def _complete_with_work(completion: Completion, role: str) -> Steps:
+def _complete_with_work(ctx: RunnerContext, report: TaskReport, role: str) -> Steps:
     if role != NO_ROLE:
         yield set_role(NO_ROLE)
     while True:
-        [answer] = yield tasks.report([completion.report])
-        if not is_busy(answer) or completion.is_cancelled():
+        [answer] = yield tasks.report([report])
+        if not is_busy(answer) or ctx.cancelled.is_set():
             break
     if not is_recorded(answer):
         return refused(answer)
     changes = ()
-    if completion.wants_changes:
-        changes = yield tasks.run_changes([completion.report.task.run_id])
+    if ctx.wants_changes:
+        changes = yield tasks.run_changes([ctx.run_id])
     if role != NO_ROLE:  # triggers that were deferred to the commit expect it
         yield set_role(role)
-    completion.tell_commit()
+    ctx.tell_commit()  # if no result follows, it may be committed
     yield None
     return recorded(answer, changes)
 

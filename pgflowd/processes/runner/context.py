@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
-from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import dumps, encode, loads
 from pgflowd.core.output_stream import Pace
 from pgflowd.core.progress import BURST, progress_of
@@ -49,6 +48,7 @@ from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 if TYPE_CHECKING:
     from pgflowd.processes.runner.completion import MemoWork
+    from pgflowd.processes.runner.main import RunnerProcess
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LARGE = object()  # in place of data that is read when it is asked for
@@ -58,61 +58,37 @@ _ERRORS: dict[str, type[RunError]] = {
 }  # by their code
 
 
-class StopEvent:
+class StopEvent(StopFlag):
     """The event `ctx.stopping`: each question checks the socket."""
 
     def __init__(self, worker_socket: WorkerSocket) -> None:
         self._socket = worker_socket
-        self._slices = StopFlag()
 
     def is_set(self) -> bool:
         return self._socket.check_stopping()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        left_s = timeout
-        while not self._socket.check_stopping():
-            slice_s = 0.02 if left_s is None else min(0.02, left_s)
-            if slice_s <= 0:
-                return False
-            self._slices.wait(slice_s)
-            left_s = None if left_s is None else left_s - slice_s
-        return True
 
 
 class RunnerContext(StartingContext):
     """One attempt of one task."""
 
-    def __init__(
-        self,
-        flow: str,
-        steps: Mapping[str, StepSpec],
-        frame: Frame,
-        worker_socket: WorkerSocket,
-        connect: Callable[[str, str], tuple[Any, str]],
-        max_bytes: int,
-        caps: frozenset[str],
-        trace: TaskTrace | None,
-        resources: Any = None,
-    ) -> None:
+    def __init__(self, runner: RunnerProcess, frame: Frame) -> None:
         head = frame.head
         self.run_id: str = head["run"]
-        self.flow_slug = flow
+        self.flow_slug = runner.flow
         self.step_slug: str = head["step"]
         self.task_index: int = head["index"]
         self.attempt: int = head["attempt"]
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
-        self.caps, self.resources = caps, resources  # of the worker; of the runner
+        self.caps, self.resources = runner.caps, runner.resources.value
         self.undo: Undo | None = None
         self.cancelled = StopFlag()
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
-        self._steps = steps
-        self._socket, self._connect = worker_socket, connect
-        self._max_bytes = max_bytes  # of what the worker accepts
+        self._runner, self._socket = runner, runner.socket
         self._conn: Any = None
         self._of_memos: MemoWork | None = None
-        self.trace = TaskTrace(*head["trace"]) if "trace" in head else trace
+        self.trace = TaskTrace(*head["trace"]) if "trace" in head else runner.trace
         self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
         self._untold = b""  # a progress that was not sent, since others were just before
@@ -167,9 +143,10 @@ class RunnerContext(StartingContext):
         return self.caller and self.caller.traceparent
 
     @property
-    def is_traced(self) -> bool:
-        """Whether spans of the run are written."""
-        return self.trace is not None and self.trace.is_sampled
+    def wants_changes(self) -> bool:
+        """Whether the worker uses the changes of the run, as for its log or for spans."""
+        is_traced = self.trace is not None and self.trace.is_sampled
+        return self._runner.wants_changes or is_traced
 
     def flow_input(self, as_type: Any = None) -> Any:
         if self.undo is not None:
@@ -185,7 +162,7 @@ class RunnerContext(StartingContext):
         return original
 
     def step_output(self, slug: str, as_type: Any = None) -> Any:
-        refuse_unknown_step(slug, self._steps, self.flow_slug)
+        refuse_unknown_step(slug, self._runner.steps, self.flow_slug)
         value = self._ask("output", step=slug)
         return None if value is None else read_as(value, as_type, slug)
 
@@ -202,7 +179,7 @@ class RunnerContext(StartingContext):
         nap_s = 0.0
         while True:
             try:
-                return self._connect(conninfo, name)
+                return self._runner.connect(conninfo, name)
             except Unreachable as error:
                 if error.code != "E310" or self.cancelled.is_set():
                     raise
@@ -255,7 +232,7 @@ class RunnerContext(StartingContext):
 
     @property
     def _version(self) -> int:
-        return int(self._steps[self.step_slug].options.get("version", 1))
+        return int(self._runner.steps[self.step_slug].options.get("version", 1))
 
     def _moment(self) -> datetime:
         return datetime.now(UTC)
@@ -286,9 +263,9 @@ class RunnerContext(StartingContext):
 
     def _body_of(self, value: Any, what: str) -> bytes:
         """The body of a question, if the worker accepts it."""
-        data = dumps(value).encode()
-        if len(data) > self._max_bytes:
-            text = f"{what} has {size(len(data))}, and {size(self._max_bytes)} are allowed"
+        data, most = dumps(value).encode(), self._runner.max_output_bytes
+        if len(data) > most:
+            text = f"{what} has {size(len(data))}, and {size(most)} are allowed"
             remedy = "give a reference to the data, or raise [worker] max_output"
             raise TooLarge(text, next=remedy)
         return data

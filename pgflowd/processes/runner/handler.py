@@ -88,15 +88,21 @@ class Resources:
         """What handlers have left in the loop."""
         return asyncio.all_tasks(self.loop) - self._kept if self.loop else set()
 
-    def run(self, handler: Coroutine[Any, Any, Any], began: Callable[[Any], None]) -> Any:
-        """Return what a handler returns, in the loop; tell its task to `began`."""
-        assert self.loop is not None
-        task = self.loop.create_task(handler)
-        began(task)
-        try:
-            return self.loop.run_until_complete(task)
-        finally:
-            self.settle()
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        began: Callable[[asyncio.Task[Any]], None] = lambda task: None,
+    ) -> Any:
+        """Return what a coroutine returns, in the loop or a new one; tell its task to `began`."""
+        with contextlib.ExitStack() as stack:
+            if (loop := self.loop) is not None:
+                stack.callback(self.settle)
+            else:  # by a factory, or the thread would have "no current event loop" from then on
+                runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                loop = stack.enter_context(runner).get_loop()
+            task = loop.create_task(coroutine)
+            began(task)
+            return loop.run_until_complete(task)
 
     def settle(self) -> None:
         """End what handlers left in the loop, as far as it ends by itself."""
@@ -155,12 +161,12 @@ class StopFlag:
 
     def wait(self, timeout: float | None = None) -> bool:
         end = None if timeout is None else time.monotonic() + timeout
-        while not self._is_set:
+        while not (is_set := self.is_set()):
             left_s = _SLICE_S if end is None else min(_SLICE_S, end - time.monotonic())
             if left_s <= 0:
                 break
             time.sleep(left_s)
-        return self._is_set
+        return is_set
 
     def set(self) -> None:
         self._is_set = True
@@ -226,27 +232,15 @@ class Caller:
 
     def _run(self, handler: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         value = handler(**arguments)
-        return self._await(value) if inspect.iscoroutine(value) else value
-
-    def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        if self.resources.loop is not None:
-            self._loop = self.resources.loop
-            try:
-                return self.resources.run(coroutine, self._began)
-            finally:
-                self._loop = self._task = None
-        # by a factory, else the thread would have "no current event loop" from then on
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            loop = runner.get_loop()
-            task = loop.create_task(coroutine)
-            self._loop, self._task = loop, task
-            try:
-                return loop.run_until_complete(task)
-            finally:
-                self._loop = self._task = None
+        if not inspect.iscoroutine(value):
+            return value
+        try:
+            return self.resources.run(value, self._began)
+        finally:
+            self._loop = self._task = None
 
     def _began(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
+        self._loop, self._task = task.get_loop(), task
 
     def _terminated(self, number: int, frame: object) -> None:
         if self._end_all is not None:

@@ -15,30 +15,22 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
-from mmap import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
-from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.channel import PIECE, STEP, Frame
-from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.processes.runner.context import RunnerContext
-from pgflowd.processes.runner.execution import (
-    arguments_of,
-    head_of_error,
-    leave,
-    packed_result,
-    refuse_swallowed,
-    traced,
-)
-from pgflowd.processes.runner.handler import Caller, Resources, awaited_stack
-from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
+from pgflowd.processes.runner.execution import arguments_of, packed_result, traced
+from pgflowd.processes.runner.handler import Caller, awaited_stack
+from pgflowd.processes.runner.leftovers import peak_kb
 from pgflowd.processes.runner.task_stream import CURRENT
-from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
+from pgflowd.processes.runner.worker_socket import WorkerGone
+
+if TYPE_CHECKING:
+    from pgflowd.processes.runner.main import RunnerProcess
 
 CLOSE_LIMIT_S = 0.2  # for what tasks left in the loop to end
 MAX_NAMES = 20  # of tasks that a runner had
@@ -46,36 +38,17 @@ NOBODY = 0
 
 write = STEP.pack_into
 Head = dict[str, Any]
-MakeContext = Callable[[Frame], RunnerContext]
 
 
 class SharedLoop:
     """One event loop, and the tasks in it."""
 
-    def __init__(
-        self,
-        steps: Mapping[str, StepSpec],
-        make_context: MakeContext,
-        worker_socket: WorkerSocket,
-        max_output_bytes: int,
-        leftovers: Leftovers,
-        memory: mmap,
-        tracker: ErrorTracker,
-        resources: Resources,
-        *,
-        wants_changes: bool,
-    ) -> None:
-        self._steps, self._make_context = steps, make_context
-        self._socket, self._max_output_bytes = worker_socket, max_output_bytes
-        self._leftovers = leftovers
-        self._memory = memory
-        self._tracker = tracker
-        self._wants_changes = wants_changes
+    def __init__(self, runner: RunnerProcess) -> None:
+        self._runner, self._socket = runner, runner.socket
+        self._leftovers, self._resources = runner.leftovers, runner.resources
         self._context = contextvars.copy_context()  # that each task's begins as
-        self._resources = resources
-        self._loop = resources.loop or asyncio.new_event_loop()
+        self._loop = runner.resources.loop or asyncio.new_event_loop()
         self._thread = threading.get_ident()
-        self._pid = os.getpid()
         self._tasks: dict[int, tuple[RunnerContext, asyncio.Task[None]]] = {}
         self._ended: list[tuple[Head, bytes]] = []  # to be sent in the next step of the loop
         self._large: dict[int, tuple[Head, bytes]] = {}  # outputs that wait until they are wanted
@@ -171,7 +144,7 @@ class SharedLoop:
     # tasks
 
     def _begin(self, frame: Frame) -> None:
-        ctx = self._make_context(frame)
+        ctx = self._runner.make_context(frame)
         ours = self._context.copy()
         ours.run(CURRENT.set, ctx)
         coroutine = self._execute(frame, ctx)
@@ -180,27 +153,23 @@ class SharedLoop:
             self._had.append(f"{ctx.step_slug}#{ctx.task_index} of run {ctx.run_id}")
 
     async def _execute(self, frame: Frame, ctx: RunnerContext) -> None:
-        body = b""
-        with traced(ctx), self._tracker.scope(ctx):
+        runner = self._runner
+        with traced(ctx), runner.tracker.scope(ctx):
             try:
-                step = self._steps[frame.head["step"]]
+                step = runner.steps[ctx.step_slug]
                 arguments = arguments_of(step, frame, ctx)
                 value = None if arguments is None else await step.handler(**arguments)
-                refuse_swallowed(ctx)
-                text = encode_output(step.codec, value, max_bytes=self._max_output_bytes)
-                body = text.encode()
-                head, body = await self._complete(ctx, body)
+                head, body = await self._complete(ctx, runner.encoded(value, ctx))
             except WorkerGone:
                 self._leave_loop()
                 return
             except BaseException as error:
-                if self._socket.is_copy:
-                    leave(error)
-                ctx.roll_back()
-                body, head = b"", head_of_error(error, ctx)
-                self._tracker.capture(error, ctx, head)
-                self._leftovers.accepted_threads = self._tracker.threads
-        self._tell_progress(ctx)
+                head, body = runner.failed(error, ctx), b""
+                self._leftovers.accepted_threads = runner.tracker.threads
+        try:
+            ctx.tell_progress()
+        except WorkerGone:
+            self._leave_loop()
         ctx.is_over = True
         unseen = ctx.output.finish()
         head |= {"say": "done", "token": ctx.token, "unseen": unseen, "peak_kb": peak_kb()}
@@ -212,19 +181,11 @@ class SharedLoop:
         conn = ctx.take_conn()
         if conn is None:
             return {"outcome": "completed"}, body
-        from pgflowd.processes.runner.completion import complete_async, completion_of
+        from pgflowd.processes.runner.completion import complete_async, report_of
 
-        wants = self._wants_changes or ctx.is_traced
-        completion = completion_of(ctx, body, wants, None, peak_kb())
         with contextlib.closing(conn):
-            head = await complete_async(conn, completion)
+            head = await complete_async(conn, ctx, report_of(ctx, body, None, peak_kb()))
         return dict(head), body_of(head, body)
-
-    def _tell_progress(self, ctx: RunnerContext) -> None:
-        try:
-            ctx.tell_progress()
-        except WorkerGone:
-            self._leave_loop()
 
     def _end(self, head: Head, body: bytes) -> None:
         if not self._ended:
@@ -296,7 +257,9 @@ class SharedLoop:
 
     def _mark_steps(self) -> None:
         """Let the loop write down before each step whose it is, and end copies of the process."""
-        call_soon, memory, pid, steps = self._loop.call_soon, self._memory, self._pid, count(1)
+        memory, pid, steps = self._runner.memory, os.getpid(), count(1)
+        assert memory is not None
+        call_soon = self._loop.call_soon
 
         def step(callback: Callable[..., Any], *args: Any) -> None:
             ctx = CURRENT.get()

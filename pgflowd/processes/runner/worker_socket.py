@@ -113,12 +113,7 @@ class WorkerSocket:
 
     def wait_until_taken(self) -> None:
         """Wait until the worker wants the large result that was announced."""
-        while True:
-            while frame := self._frames.take():
-                if frame.head.get("do") == "take":
-                    return
-                self._handle(frame)
-            self._receive()
+        self._next("take", [])
 
     def is_silent(self, for_s: float) -> bool:
         """Whether the worker sends nothing for so long."""
@@ -129,7 +124,7 @@ class WorkerSocket:
     def next_task(self) -> Frame:
         with self._reading:
             self._is_owed = False
-            return self._task()
+            return self._next("task", self._put_back)
 
     def ask(self, head: dict[str, Any], body: bytes = b"") -> Frame:
         """Send a question to the worker, and wait for the answer."""
@@ -155,10 +150,11 @@ class WorkerSocket:
             self._reading.release()
         return self.is_stopping
 
-    def _task(self) -> Frame:
+    def _next(self, kind: str, first: list[Frame]) -> Frame:
+        """Wait for a frame of a kind, and act on others; these come before those of the socket."""
         while True:
-            while frame := self._put_back.pop(0) if self._put_back else self._frames.take():
-                if frame.head.get("do") == "task":
+            while frame := first.pop(0) if first else self._frames.take():
+                if frame.head["do"] == kind:
                     return frame
                 self._handle(frame)
             self._receive()
@@ -188,16 +184,17 @@ class WorkerSocket:
 
     def _handle(self, frame: Frame) -> Frame | None:
         """Act on a frame or pass it on; return it if it is an answer."""
-        if frame.head.get("do") == "stopping":
+        kind = frame.head["do"]
+        if kind == "answer":
+            self._is_owed = False
+            return frame
+        if kind == "stopping":
             self.is_stopping = True
-        elif frame.head.get("do") != "answer" and self._pass_on is not None:
+        elif self._pass_on is not None:
             self._pass_on(frame)
-        elif frame.head.get("do") == "ping":  # sent while the loop was being closed
+        elif kind == "ping":  # sent while the loop was being closed
             self.send({"say": "pong"})
-        if frame.head.get("do") != "answer":
-            return None
-        self._is_owed = False
-        return frame
+        return None
 
 
 @contextlib.contextmanager
