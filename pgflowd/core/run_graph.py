@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +10,6 @@ from typing import NamedTuple
 
 from pgflowd.core.documents.run_tasks import StepUndo
 from pgflowd.core.documents.runs import (
-    Attempt,
     FailedAttempt,
     RunDetails,
     RunWithStates,
@@ -157,13 +157,16 @@ class StepBar:
 
     tasks: StepTasks
     status: Status
-    is_map: bool
-    parts: Sequence[BarPart]  # none: it has not begun
-    marks: Sequence[BarMark]
+    parts: Sequence[BarPart] = ()  # none: it has not begun
+    marks: Sequence[BarMark] = ()
 
     @property
     def slug(self) -> str:
         return self.tasks.step_slug
+
+    @property
+    def is_map(self) -> bool:
+        return self.tasks.step_type == "map"
 
     @property
     def took_s(self) -> float | None:
@@ -187,82 +190,54 @@ class StepBar:
         return None if rate is None else (tasks.tasks - tasks.completed - tasks.failed) / rate
 
 
+class _Try(NamedTuple):
+    """An attempt that is known; `next_at`: when the next one may begin."""
+
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: Outcome | None
+    attempt: int
+    task: int
+    next_at: datetime | None = None
+
+
 def bars_of(details: RunDetails) -> list[StepBar]:
     """A bar for each step, in topological order; none if the run has not begun."""
-    run = details.run
-    zero = run.started_at
-    if zero is None:
+    if details.run.started_at is None:
         return []
-    nodes = graph_of_run(run, details.steps, details.now).nodes
-    found = details.failures if details.attempts is None else details.attempts
-    by_step: dict[str, list[Attempt | FailedAttempt]] = {}
-    for attempt in found:
-        slug = attempt.step_slug if isinstance(attempt, FailedAttempt) else attempt.step
-        by_step.setdefault(slug, []).append(attempt)
+    nodes = graph_of_run(details.run, details.steps, details.now).nodes
+    tries = defaultdict[str, list[_Try]](list)
+    if details.attempts is None:
+        for one in details.failures:
+            known = one.started_at, one.ended_at, one.outcome, one.attempt, one.task_index
+            tries[one.step_slug].append(_Try(*known, one.next_at))
+    for each in details.attempts or ():
+        found = _Try(each.started_at, each.ended_at, each.outcome, each.attempt, each.task)
+        tries[each.step].append(found)
     return [
-        _bar(
-            details, zero, step, node.status or StepStatus.CREATED, by_step.get(step.step_slug, [])
-        )
+        _bar(details, step, node.status or StepStatus.CREATED, tries[step.step_slug])
         for step, node in zip(details.steps, nodes, strict=True)
     ]
 
 
-def _bar(
-    details: RunDetails,
-    zero: datetime,
-    step: StepTasks,
-    status: Status,
-    attempts: Sequence[Attempt | FailedAttempt],
-) -> StepBar:
-    run, is_map = details.run, step.step_type == "map"
-    state = run.steps.get(step.step_slug)
-    parts: list[BarPart] = []
-    marks: list[BarMark] = []
-    if state is not None and state.started_at is not None:
-        is_open = state.ended_at is None and not run.has_ended
-        end = state.ended_at or run.ended_at or details.now
-        begun = _executions(details, step, state, attempts, end)
-        if is_map and begun:  # which of its tasks was the first is known if all attempts are
-            begun = [(begun[0][0] if details.attempts else state.started_at, end)]
-        parts = _parts(zero, state.started_at, end, begun, is_open)
-        marks = list(_marks(zero, attempts))
-    return StepBar(step, status, is_map, parts, marks)
-
-
-def _executions(
-    details: RunDetails,
-    step: StepTasks,
-    state: StepState,
-    attempts: Sequence[Attempt | FailedAttempt],
-    end: datetime,
-) -> list[tuple[datetime, datetime]]:
-    """When its tasks were executed, from and to."""
-    found = sorted((each.started_at, each.ended_at or end) for each in attempts)
-    if details.attempts:
-        return found
-    began = state.started_at
-    assert began is not None
-    if step.running:
-        last = step.running_since or began
-    elif state.status is StepStatus.COMPLETED:
-        failed = [each for each in attempts if isinstance(each, FailedAttempt)]
-        last = max((each.next_at or each.ended_at for each in failed), default=began)
-    else:
-        return found
-    return [*found, (last, end)] if last < end else found
-
-
-def _parts(
-    zero: datetime,
-    began: datetime,
-    end: datetime,
-    executed: Iterable[tuple[datetime, datetime]],
-    is_open: bool,
-) -> list[BarPart]:
-    """The time from beginning to end, in pieces; executions may overlap, and none is left out."""
+def _bar(details: RunDetails, step: StepTasks, status: Status, tries: Sequence[_Try]) -> StepBar:
+    """The time of a step from beginning to end, in pieces; executions may overlap."""
+    run, state = details.run, details.run.steps.get(step.step_slug)
+    if state is None or state.started_at is None:
+        return StepBar(step, status)
+    began, end = state.started_at, state.ended_at or run.ended_at or details.now
+    executed = sorted((each.started_at, each.ended_at or end) for each in tries)
+    if not details.attempts and step.running:
+        executed.append((step.running_since or began, end))
+    elif not details.attempts and state.status is StepStatus.COMPLETED:
+        after = (each.next_at or each.ended_at or began for each in tries)
+        executed.append((max(after, default=began), end))
+    if step.step_type == "map" and executed:
+        # which of its tasks was the first is known if all attempts are
+        executed = [(executed[0][0] if details.attempts else began, end)]
 
     def seconds(moment: datetime) -> float:
-        return between(zero, moment) or 0.0
+        return between(run.started_at, moment) or 0.0
 
     parts: list[BarPart] = []
     at, last = seconds(began), seconds(end)
@@ -275,15 +250,13 @@ def _parts(
         at = max(at, stop)
     if at < last or not parts:
         parts.append(BarPart(at, max(last, at), is_executed=False, is_open=False))
-    return [*parts[:-1], parts[-1]._replace(is_open=is_open)]
-
-
-def _marks(zero: datetime, attempts: Iterable[Attempt | FailedAttempt]) -> Iterable[BarMark]:
-    for each in attempts:
-        if each.outcome is None or each.ended_at is None or each.outcome is Outcome.COMPLETED:
-            continue
-        task = each.task_index if isinstance(each, FailedAttempt) else each.task
-        yield BarMark(between(zero, each.ended_at) or 0.0, each.outcome, each.attempt, task)
+    parts[-1] = parts[-1]._replace(is_open=state.ended_at is None and not run.has_ended)
+    marks = [
+        BarMark(seconds(each.ended_at), each.outcome, each.attempt, each.task)
+        for each in tries
+        if each.ended_at and each.outcome and each.outcome is not Outcome.COMPLETED
+    ]
+    return StepBar(step, status, parts, marks)
 
 
 def length_s(details: RunDetails, bars: Iterable[StepBar]) -> float:
