@@ -15,7 +15,6 @@ from uuid import UUID
 
 from pgflowd.core.documents.run_tasks import (
     MAX_FAMILY,
-    StepStrip,
     StepTask,
     StepTasksPage,
     StripCell,
@@ -170,15 +169,15 @@ def run_tasks(
     return Query(sql, (run_id, step, list(statuses) or None, after, most), read)
 
 
-def step_strip(run_id: UUID, step: str, cells: int = MAX_CELLS) -> Query[StepStrip]:
+def step_strip(run_id: UUID, step: str, cells: int = MAX_CELLS) -> Query[list[StripCell]]:
     """Return the tasks of a step, counted by status in at most so many cells."""
 
-    def read(rows: Rows) -> StepStrip:
+    def read(rows: Rows) -> list[StripCell]:
         counted = []
         for first, last, *counts in rows:
             found = zip(_COUNTED, counts, strict=True)
             counted.append(StripCell(first, last, {status: nr for status, nr in found if nr}))
-        return StepStrip(run_id, step, counted)
+        return counted
 
     return Query(_STRIP, (run_id, step, cells), read)
 

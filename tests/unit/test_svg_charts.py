@@ -12,7 +12,7 @@ from support.pictures import drawn, parsed, texts_of
 from support.run_documents import START, at, details, failed, state, tasks
 
 from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
-from pgflowd.core.documents.run_tasks import StepStrip, StripCell
+from pgflowd.core.documents.run_tasks import StripCell
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.web.svg import MAX_BARS
 
@@ -83,9 +83,7 @@ def test_a_cell_has_the_colour_of_its_worst_task_and_leads_to_its_tasks():
         StripCell(1001, 1500, {}),
     ]
 
-    links = parsed(drawn("task_strip", StepStrip(RUN, "links", cells), "/tasks?after=")).findall(
-        "a"
-    )
+    links = parsed(drawn("task_strip", "links", cells, "/tasks?after=")).findall("a")
 
     assert [link.attrib["aria-label"] for link in links] == [
         "tasks 0\N{EN DASH}499: 500 completed",
@@ -138,7 +136,7 @@ def test_a_grid_shows_where_the_newest_runs_failed():
 @given(st.lists(texts(max_size=30), unique=True, max_size=4), texts(max_size=30))
 def test_hostile_names_are_text(slugs, link):
     run = details(*((state(slug, "started", 1), tasks(slug, running=1)) for slug in slugs))
-    strip = StepStrip(RUN, link, [StripCell(0, 0, {TaskStatus.FAILED: 1})])
+    cells = [StripCell(0, 0, {TaskStatus.FAILED: 1})]
 
     states = dict.fromkeys(slugs, StepStatus.FAILED)
     grid = FlowGrid(link, [GridRun(RUN, link, RunStatus.FAILED, START, None, states)])
@@ -146,4 +144,6 @@ def test_hostile_names_are_text(slugs, link):
     assert len(parsed(drawn("run_grid", grid, link)).findall("a/g")) == len(slugs)
     rows = parsed(drawn("run_timeline", run, link)).findall("ol/li")
     assert len(rows) == len(slugs)
-    assert parsed(drawn("task_strip", strip, link)).attrib["aria-label"].startswith("Tasks of ")
+    assert (
+        parsed(drawn("task_strip", link, cells, link)).attrib["aria-label"].startswith("Tasks of ")
+    )

@@ -59,23 +59,14 @@ class StepTasksPage:
     after: Annotated[
         int | None, "the index after which the next page begins; null if this is the last one"
     ]
-    strip: Hidden[StepStrip | None] = None  # all tasks of the step; None: not requested
+    strip: Annotated[
+        Sequence[StripCell] | None, "all tasks of the step, in at most 200 cells of the same length"
+    ] = None
 
     @property
     def next(self) -> int | None:
         """Where the next page begins; None: this is the last one."""
         return self.after
-
-    @property
-    @shown
-    def cells(
-        self,
-    ) -> Annotated[
-        Sequence[StripCell] | None,
-        Named("strip"),
-        "all tasks of the step, in at most 200 cells of the same length",
-    ]:
-        return self.strip.cells if self.strip else None
 
 
 @dataclass(frozen=True)
@@ -84,33 +75,16 @@ class StripCell:
 
     first: Annotated[int, "the first index of the cell"]
     last: Annotated[int, "the last one"]
-    counts: Hidden[Mapping[TaskStatus, int]]
-
-    @property
-    @shown
-    def found(
-        self,
-    ) -> Annotated[
-        dict[str, int],
-        Named("counts"),
+    counts: Annotated[
+        Mapping[TaskStatus, int],
         "how many tasks are `queued`, `waiting`, `started`, `completed`, `failed` and `skipped`,"
         " without those that are 0",
-    ]:
-        return {str(status): count for status, count in self.counts.items() if count}
+    ]
 
     @property
     def worst(self) -> TaskStatus | None:
         """The status that matters most of those that its tasks have; None: it has no tasks."""
         return next((status for status in _WORST_FIRST if self.counts.get(status)), None)
-
-
-@dataclass(frozen=True)
-class StepStrip:
-    """All tasks of a map, in a few cells."""
-
-    run_id: UUID
-    step: str
-    cells: Sequence[StripCell]
 
 
 _WORST_FIRST = (

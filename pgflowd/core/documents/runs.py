@@ -69,17 +69,17 @@ class StepState:
 
     step_slug: StepSlug
     status: StepStatus
-    output: Annotated[Any, "its output; of a map a list"]
-    error: str | None
-    skip_reason: Annotated[str | None, "why it was skipped"]
-    initial_tasks: Hidden[int | None]  # None while a map waits for its array
-    remaining_tasks: Hidden[int | None]
-    remaining_deps: Hidden[int]
-    created_at: Hidden[datetime | None]
-    started_at: Annotated[datetime | None, "when it started; null before"]
-    completed_at: Hidden[datetime | None]
-    failed_at: Hidden[datetime | None]
-    skipped_at: Hidden[datetime | None]
+    output: Annotated[Any, "its output; of a map a list"] = None
+    error: str | None = None
+    skip_reason: Annotated[str | None, "why it was skipped"] = None
+    initial_tasks: Hidden[int | None] = None  # None while a map waits for its array
+    remaining_tasks: Hidden[int | None] = None
+    remaining_deps: Hidden[int] = 0
+    created_at: Hidden[datetime | None] = None
+    started_at: Annotated[datetime | None, "when it started; null before"] = None
+    completed_at: Hidden[datetime | None] = None
+    failed_at: Hidden[datetime | None] = None
+    skipped_at: Hidden[datetime | None] = None
 
     @property
     @shown
@@ -364,17 +364,11 @@ class RunDetails:
         return [
             RunStep(
                 step,
-                self.run.steps.get(step.step_slug) or _not_begun(step.step_slug),
+                self.run.steps.get(step.step_slug) or StepState(step.step_slug, StepStatus.CREATED),
                 self.undos.get(step.step_slug),
             )
             for step in self.steps
         ]
-
-
-def _not_begun(step_slug: str) -> StepState:
-    return StepState(
-        step_slug, StepStatus.CREATED, None, None, None, None, None, 0, None, None, None, None, None
-    )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def test_a_strip_counts_the_tasks_of_each_cell(own: LeaseDatabase) -> None:
     own.suspend(by_index[3])
 
     def strip(step: str, cells: int = 200) -> Sequence[StripCell]:
-        return execute(own.conn, step_strip(run, step, cells)).cells
+        return execute(own.conn, step_strip(run, step, cells))
 
     cells = strip("m", 3)
 
