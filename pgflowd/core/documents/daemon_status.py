@@ -37,9 +37,6 @@ from pgflowd.core.sweeper import SweeperPart
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.errors import Problem
 
-_NUMBERS = (
-    "queued", "oldest_queued_s", "oldest_running_s", "completed_1m", "failed_1m", "p50_s", "p95_s",
-)  # fmt: skip
 _ERROR = "E"  # codes of errors begin so; those of warnings leave a daemon healthy
 
 
@@ -175,38 +172,32 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
 
 def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowStatus:
     own, state = facts.of(child), child.state
-    numbers, has_process = own.numbers, state.is_alive
     is_parked, is_asleep = state is ChildState.PARKED, state is ChildState.ASLEEP
     old_version_of, open_runs = facts.old_versions.get(child.spec.name, (None, None))
-    reported: dict[str, Any] = {key: numbers.get(key) for key in _NUMBERS}
+    sent = {each.key: _sent(each, own, facts) for each in fields_of(FlowStatus)}
     if is_asleep:
-        reported["queued"] = 0  # a message would have woken it
+        sent["queued"] = 0  # a message would have woken it
     due_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
     age_s, queue_age_s = facts.since(own.heard_at), own.number("queue_age_s")
-    return FlowStatus(
-        slug=child.spec.name,
-        undoes=child.spec.undoes,
-        old_version_of=old_version_of,
-        open_runs=open_runs,
+    told = {
+        "slug": child.spec.name,
+        "undoes": child.spec.undoes,
+        "old_version_of": old_version_of,
+        "open_runs": open_runs,
         **_process(child, facts, idle),
-        worker_id=own.worker_id,
-        running=numbers.get("running", 0) if has_process else 0,
-        max_concurrency=own.max_concurrency,
-        **reported,
+        "worker_id": own.worker_id,
+        "max_concurrency": own.max_concurrency,
         **counted_waits(waits, child.spec.name),
-        error=FlowTrouble(code=child.error.code, text=child.error.text) if child.error else None,
-        zygote=numbers.get("zygote") if has_process else None,
-        runners=numbers.get("runners", 0) if has_process else 0,
-        stuck=numbers.get("stuck", 0),
-        exits=list(child.exits),
-        parked_s=facts.since(child.parked_at) if is_parked else None,
-        retry_in_s=due_in_s if is_parked else None,
-        asleep_s=facts.since(child.asleep_at) if is_asleep else None,
-        next_due_in_s=due_in_s if is_asleep else None,
-        import_s=numbers.get("import_s"),
+        "error": child.error and FlowTrouble(code=child.error.code, text=child.error.text),
+        "exits": list(child.exits),
+        "parked_s": facts.since(child.parked_at) if is_parked else None,
+        "retry_in_s": due_in_s if is_parked else None,
+        "asleep_s": facts.since(child.asleep_at) if is_asleep else None,
+        "next_due_in_s": due_in_s if is_asleep else None,
         # of the oldest number: it reads its queue less often than it sends
-        age_s=age_s + (queue_age_s or 0.0) if has_process and age_s is not None else None,
-    )
+        "age_s": age_s + (queue_age_s or 0.0) if state.is_alive and age_s is not None else None,
+    }
+    return FlowStatus(**{**sent, **told})
 
 
 def _single(kind: DocumentField, tree: Tree, facts: DaemonFacts, idle: str) -> dict[str, Any]:

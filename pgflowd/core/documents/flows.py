@@ -293,20 +293,12 @@ def stats_of(
     buckets: Mapping[str, Sequence[RunBucket]],
 ) -> list[FlowStats]:
     """The flows, each with what was found of it."""
-    return [
-        FlowStats(
-            work,
-            [each for each in of_flow(found, work) if each.step_slug != OF_RUNS],
-            next((each for each in of_flow(found, work) if each.step_slug == OF_RUNS), None),
-            since_s,
-            buckets.get(work.flow_slug, ()),
-        )
-        for work in works
-    ]
-
-
-def of_flow(found: Sequence[StepStats], work: FlowWork) -> list[StepStats]:
-    return [each for each in found if each.flow_slug == work.flow_slug]
+    flows = []
+    for work in works:
+        of_flow = {each.step_slug: each for each in found if each.flow_slug == work.flow_slug}
+        runs, of_time = of_flow.pop(OF_RUNS, None), buckets.get(work.flow_slug, ())
+        flows.append(FlowStats(work, list(of_flow.values()), runs, since_s, of_time))
+    return flows
 
 
 @dataclass(frozen=True)
