@@ -115,7 +115,7 @@ class _Parts:
             return self.of(kind)
         version = {"description": _COMMON["schema_version"], "const": SCHEMA_VERSION}
         made = self._object(kind)
-        made["required"] = ["schema_version", *made["required"]]
+        made["required"].insert(0, "schema_version")
         made["properties"] = {"schema_version": version, **made["properties"]}
         return made
 
@@ -161,13 +161,10 @@ class _Parts:
 
     def _property(self, field: DocumentField) -> Schema:
         means = field.meaning or _COMMON.get(field.key, "")
-        kinds = get_args(field.type) or (field.type,)
-        if (
-            field.mark is Presence.OPTIONAL and NoneType in kinds
-        ):  # where it is there, it is not null
+        made = self.of(field.type)
+        if field.mark is Presence.OPTIONAL:  # where it is there, it is not null
+            kinds = get_args(field.type) if NoneType in get_args(field.type) else (field.type,)
             made = _joined([self.of(each) for each in kinds if each is not NoneType])
-        else:
-            made = self.of(field.type)
         for note in field.notes:
             if isinstance(note, Format):
                 made = {**made, "format": str(note)}
@@ -176,11 +173,6 @@ class _Parts:
             elif isinstance(note, Words):
                 made = {"enum": [str(each) for each in note]}
         return {**({"description": means} if means else {}), **made}
-
-
-def keys_of(kind: Any) -> dict[str, Any]:
-    """The types of the keys of a document, as they are written in the code."""
-    return {field.key: field.type for field in _flat(kind)}
 
 
 def _flat(kind: Any) -> Sequence[DocumentField]:
