@@ -12,9 +12,7 @@ from pgflowd.cli.terminal.screen import Screen, columns
 from pgflowd.cli.top.lines import (
     PrintedPage,
     head_line,
-    help_lines,
     is_paused,
-    key_words,
     list_rows,
     trouble_lines,
 )
@@ -109,22 +107,10 @@ def test_no_line_is_wider_than_the_screen(kind, width):
     shown = [
         head_line(subject, seen, screen, NOW, True),
         *trouble_lines(subject, seen, screen, 110.0),
-        *help_lines(screen),
-        "   ".join(f"{key} {word}" for key, word in key_words(subject, "name", True, width)) + " ",
     ]
 
     assert max(map(columns, shown)) <= width
-    assert shown[0].rstrip().endswith("03:04:05") and shown[-1].endswith("? help   q quit ")
-
-
-def test_the_keys_that_fit_are_shown_and_always_how_to_leave():
-    def keys(kind: TopView, width: int) -> list[str]:
-        return [key for key, _ in key_words(TopSubject(kind), "name", False, width)]
-
-    assert keys(TopView.FLOWS, 200) == ["Enter", "/", "s", "p", "Space", "?", "q"]
-    assert keys(TopView.FLOWS, 40) == ["Enter", "/", "?", "q"]
-    assert keys(TopView.EVENTS, 200) == ["Esc", "c", "r", "Space", "?", "q"]
-    assert keys(TopView.RUN, 10)[-2:] == ["?", "q"]
+    assert shown[0].rstrip().endswith("03:04:05")
 
 
 def test_errors_have_the_age_of_the_numbers():

@@ -14,7 +14,7 @@ from typing import Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import NEXT, Screen, TableCell, columns, text_width
 from pgflowd.cli.terminal.texts import list_lines
-from pgflowd.core.documents.daemon import FlowStatus
+from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
@@ -34,7 +34,7 @@ _DAEMON_LOSING = "database version restarts running up_s flow_states heartbeat_a
 
 def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = False) -> list[str]:
     """The screen; unless it is full, without flows that undo others and have nothing to do."""
-    flows = [flow for flow in status["flows"] if is_full or not _is_idle_undo(flow)]
+    flows = [flow for flow in status["flows"] if is_full or not is_idle_undo(flow)]
     parts = [
         f"pgflowd {status['name']}  {status['version']} ",
         screen.marked(DaemonState(status["state"]).mark, f" {status['state']}"),
@@ -65,8 +65,9 @@ def _present(kinds: Sequence[ChildKind], status: Mapping[str, Any]) -> list[Chil
     return [kind for kind in kinds if status.get(kind.name, {}).get("state") not in off]
 
 
-def _is_idle_undo(flow: Mapping[str, Any]) -> bool:
-    is_well = flow["state"] in (ChildState.ASLEEP.value, ChildState.UP.value)
+def is_idle_undo(flow: Mapping[str, Any]) -> bool:
+    """Whether it undoes runs of another flow, is well, and has nothing to do."""
+    is_well = flow["state"] in (ChildState.ASLEEP.value, ChildState.UP.value, NOT_RUNNING)
     has_work = flow["running"] or flow["queued"] or flow.get("waiting")
     return bool(flow.get("undoes")) and is_well and not has_work
 

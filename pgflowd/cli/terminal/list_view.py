@@ -64,10 +64,10 @@ def begin_text(run: ListedRun | Run, now: datetime) -> str:
         return ""
     if run.start_at is None or run.has_ended:
         return "never"
-    return _until(run.start_at, now)
+    return until_text(run.start_at, now)
 
 
-def _until(moment: datetime, now: datetime) -> str:
+def until_text(moment: datetime, now: datetime) -> str:
     return f"in {duration(max(round((moment - now).total_seconds()), 0))}"
 
 
@@ -224,7 +224,7 @@ def schedule_lines(app: App, found: Sequence[ListedSchedule], now: datetime) -> 
 def _next(each: ListedSchedule, now: datetime) -> str | None:
     if each.paused_at is not None:
         return None
-    return "now" if each.next_at is None else _until(each.next_at, now)
+    return "now" if each.next_at is None else until_text(each.next_at, now)
 
 
 def tick_lines(ticks: Sequence[datetime], schedule: ListedSchedule, now: datetime) -> Iterator[str]:
@@ -240,11 +240,11 @@ def tick_lines(ticks: Sequence[datetime], schedule: ListedSchedule, now: datetim
             by = duration(abs(offset - before).total_seconds())
             yield f"{'':25}  the clock is put {change} by {by}"
         before = offset
-        yield f"{shown:%a %Y-%m-%d %H:%M:%S %z}  {_until(tick, now)}"
+        yield f"{shown:%a %Y-%m-%d %H:%M:%S %z}  {until_text(tick, now)}"
 
 
 def next_text(tick: datetime, timezone: str, now: datetime) -> str:
     """When a tick comes: `in 5h12m`, and at what time."""
     from pgflowd.core.ticks import zone_of
 
-    return f"{_until(tick, now)}, at {tick.astimezone(zone_of(timezone)):%Y-%m-%d %H:%M:%S %z}"
+    return f"{until_text(tick, now)}, at {tick.astimezone(zone_of(timezone)):%Y-%m-%d %H:%M:%S %z}"

@@ -1,5 +1,5 @@
 """
-Shows lists of runs, single runs and their pictures on a terminal.
+Shows runs and their pictures on a terminal.
 
 The picture of a run is the graph of its flow with the state of each step. A note next to a step
 shows when it continues; the last error is below the picture. Nothing here reads a clock.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from pgflowd.cli.terminal.list_view import (
     begin_text,
     print_attempts,
     print_checkpoints,
+    until_text,
     wait_lines,
 )
 from pgflowd.cli.terminal.screen import BAR, CUT, Screen
@@ -34,7 +35,7 @@ from pgflowd.core.text import ago, between, brief, counted, duration, short_id
 from pgflowd.core.timeline import ends_by, reason, wait_text
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.runs import Run, RunDetails, RunWithStates
+    from pgflowd.core.documents.runs import RunDetails, RunWithStates
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
@@ -53,15 +54,61 @@ def pause_text(paused_at: datetime, by: str | None, why: str | None, now: dateti
 
 def print_run(app: App, details: RunDetails) -> None:
     """A run: its status and input, its picture, its last error, and its attempts if asked for."""
-    run = details.run
     for line in _head(app, details):
         app.print(line)
-    _print_wishes(app, run, details.now)
-    if details.trace_url:
-        print_labelled(app, "trace", app.hide(one_line(details.trace_url)))
-    print_undo(app, details)
-    picture = painted(graph_of_run(run, details.steps, details.now, details.undos), app.out)
+    for label, text in _wishes(details):
+        if text:
+            print_labelled(app, label, text)
+    picture = painted(graph_of_run(details.run, details.steps, details.now, details.undos), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
+    _print_end(app, details)
+    for label, text in _told(app, details):
+        print_labelled(app, label, text)
+    _print_waits(app, details)
+    if details.attempts is not None:
+        print_attempts(app, details)
+    if details.checkpoints is not None:
+        print_checkpoints(app, details.checkpoints, details.now)
+    if details.family is not None:
+        print_family(app, details.family, details.run.run_id, details.now)
+
+
+def _wishes(details: RunDetails) -> Iterator[tuple[str, str]]:
+    """What its start asked for, and what holds it up; who undoes it, or what it undoes."""
+    run = details.run
+    labels = "  ".join(f"{name}={value}" for name, value in sorted((run.labels or {}).items()))
+    yield "title", one_line(run.title or "")
+    yield "labels", one_line(labels)
+    yield "started by", one_line(run.created_by or "")
+    yield "singleton key", one_line(run.singleton or "")
+    blocking = [f"run {short_id(other)}" for other in run.blocked_by or ()]
+    more = f" and {len(blocking) - _MAX_SHOWN} more" if blocking[_MAX_SHOWN:] else ""
+    yield "waits for", ", ".join(blocking[:_MAX_SHOWN]) + more
+    yield "parent", f"run {short_id(run.parent_run_id)}" if run.parent_run_id else ""
+    if run.expires_at is not None and not run.has_ended:
+        yield "expires", until_text(run.expires_at, details.now)
+    if run.paused_at is not None:
+        text = pause_text(run.paused_at, run.paused_by, run.pause_reason, details.now)
+        yield "paused", one_line(f"{text}; `pgflowd runs resume {short_id(run.run_id)}` ends it")
+    yield "trace", one_line(details.trace_url or "")
+    yield "undoes", f"run {short_id(run.undo_of)}" if run.undo_of else ""
+    if run.undo_wanted_at is None:
+        return
+    by = ""
+    if run.undo_by is not None:
+        why = f": {run.undo_reason}" if run.undo_reason else ""
+        by = one_line(f"; asked for {ago(run.undo_wanted_at, details.now)} by {run.undo_by}{why}")
+    yield "undo", f"{_undo_progress(details)}{by}"
+    for step in details.undos.values():
+        if step.failed:
+            yield "not undone", f"{step.step_slug}: {step.error or 'its undo was not finished'}"
+    if run.status is RunStatus.UNDO_FAILED:
+        yield "next", f"`pgflowd runs undo {short_id(run.run_id)} --again` undoes what is left"
+
+
+def _print_end(app: App, details: RunDetails) -> None:
+    """The output of a run or why it has none, and its last error."""
+    run = details.run
     error, traceback = last_error(run, details.failures, details.now) or ("", None)
     if run.status_before_undo is RunStatus.COMPLETED:
         print_labelled(app, "output", brief(run.output, _room(app, "output")))
@@ -73,43 +120,23 @@ def print_run(app: App, details: RunDetails) -> None:
         print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
         for line in traceback_lines(app, traceback, indent=3):
             app.print(line)
-    print_progress(app, details)
-    print_kept_output(app, details)
-    _print_waits(app, details)
-    if details.attempts is not None:
-        print_attempts(app, details)
-    if details.checkpoints is not None:
-        print_checkpoints(app, details.checkpoints, details.now)
-    if details.family is not None:
-        print_family(app, details.family, run.run_id, details.now)
 
 
-def _print_wishes(app: App, run: Run, now: datetime) -> None:
-    """What its start asked for, and what holds it up."""
-    if run.title is not None:
-        print_labelled(app, "title", app.hide(one_line(run.title)))
-    if run.labels:
-        labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
-        print_labelled(app, "labels", app.hide(one_line(labels)))
-    if run.created_by is not None:
-        print_labelled(app, "started by", app.hide(one_line(run.created_by)))
-    if run.singleton is not None:
-        print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
-    if run.blocked_by:
-        more = (
-            f" and {len(run.blocked_by) - _MAX_SHOWN} more" if run.blocked_by[_MAX_SHOWN:] else ""
-        )
-        names = ", ".join(f"run {short_id(other)}" for other in run.blocked_by[:_MAX_SHOWN])
-        print_labelled(app, "waits for", f"{names}{more}")
-    if run.parent_run_id is not None:
-        print_labelled(app, "parent", f"run {short_id(run.parent_run_id)}")
-    if run.expires_at is not None and not run.has_ended:
-        left_s = max(round((run.expires_at - now).total_seconds()), 0)
-        print_labelled(app, "expires", f"in {duration(left_s)}")
-    if run.paused_at is not None:
-        text = pause_text(run.paused_at, run.paused_by, run.pause_reason, now)
-        ends = f"`pgflowd runs resume {short_id(run.run_id)}` ends it"
-        print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
+def _told(app: App, details: RunDetails) -> Iterator[tuple[str, str]]:
+    """The progress that running tasks have told of; of which failed steps output is kept."""
+    full, empty = map(app.out.sign, BAR)
+    for step in details.steps:
+        if step.progress is not None and step.running:
+            at, text = step.progress.at, step.progress.shown(full, empty)
+            if at is not None and (details.now - at).total_seconds() >= _OLD_S:
+                text += f", {ago(at, details.now)}"
+            yield step.step_slug, one_line(text)
+    last = {each.step_slug: each for each in details.failures if each.output_lines}
+    for each in list(last.values())[-_MAX_KEPT:]:
+        command = f"pgflowd runs output {short_id(details.run.run_id)} --step {each.step_slug}"
+        lines = counted(each.output_lines or 0, "line")
+        text = f"{lines} of {each.step_slug}#{each.task_index}, attempt {each.attempt}"
+        yield "output kept", f"{text}; `{command}`"
 
 
 def _print_waits(app: App, details: RunDetails) -> None:
@@ -208,45 +235,6 @@ def _in_colour(signs: str, line: str, screen: Screen) -> str:
     return shown + line[at:]
 
 
-def print_kept_output(app: App, details: RunDetails) -> None:
-    """Of which failed steps output is kept, and how to see it: of each step the last attempt."""
-    last = {each.step_slug: each for each in details.failures if each.output_lines}
-    run = short_id(details.run.run_id)
-    for each in list(last.values())[-_MAX_KEPT:]:
-        command = f"pgflowd runs output {run} --step {each.step_slug}"
-        lines = counted(each.output_lines or 0, "line")
-        text = f"{lines} of {each.step_slug}#{each.task_index}, attempt {each.attempt}"
-        print_labelled(app, "output kept", f"{text}; `{command}`")
-
-
-def print_progress(app: App, details: RunDetails) -> None:
-    """What running tasks have told of their progress."""
-    full, empty = map(app.out.sign, BAR)
-    for step in details.steps:
-        if step.progress is not None and step.running:
-            at, text = step.progress.at, step.progress.shown(full, empty)
-            if at is not None and (details.now - at).total_seconds() >= _OLD_S:
-                text += f", {ago(at, details.now)}"
-            print_labelled(app, step.step_slug, app.hide(one_line(text)))
-
-
-def print_undo(app: App, details: RunDetails) -> None:
-    """Who asked for the undo of a run, how far it is, and what failed of it; or what it undoes."""
-    run = details.run
-    if run.undo_of is not None:
-        print_labelled(app, "undoes", f"run {short_id(run.undo_of)}")
-    if run.undo_wanted_at is None:
-        return
-    print_labelled(app, "undo", f"{_undo_progress(details)}{_undo_asked(run, details.now)}")
-    for step in details.undos.values():
-        if step.failed:
-            text = f"{step.step_slug}: {step.error or 'its undo was not finished'}"
-            print_labelled(app, "not undone", app.hide(text))
-    if run.status is RunStatus.UNDO_FAILED:
-        word = short_id(run.run_id)
-        print_labelled(app, "next", f"`pgflowd runs undo {word} --again` undoes what is left")
-
-
 def _undo_progress(details: RunDetails) -> str:
     run, undo = details.run, details.undo
     tasks, undone = (sum(getattr(each, name) for each in details.undos.values())
@@ -259,13 +247,6 @@ def _undo_progress(details: RunDetails) -> str:
     return f"{undone} of {tasks} undone{within}, by run {short_id(undo.run_id)}"
 
 
-def _undo_asked(run: Run, now: datetime) -> str:
-    if run.undo_by is None or run.undo_wanted_at is None:
-        return ""
-    why = f": {run.undo_reason}" if run.undo_reason else ""
-    return one_line(f"; asked for {ago(run.undo_wanted_at, now)} by {run.undo_by}{why}")
-
-
 def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: datetime) -> None:
     """The tree, with a mark at the run that is shown; a note if it is larger than what was read."""
     for branch in branches_of(family):
@@ -274,8 +255,11 @@ def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: dat
         state = app.out.marked(member.status.mark, f" {run} {member.flow_slug} {member.status}")
         by = f"  by {member.parent_step}#{member.parent_index}" if member.depth else ""
         here = "  (this run)" if member.run_id == shown and len(family) > 1 else ""
+        took_s, time = between(member.started_at, member.ended_at), ""
+        if member.started_at is not None:
+            time = ago(member.started_at, now) if took_s is None else f"after {duration(took_s)}"
         app.print(
-            f" {_stem(branch, unicode=app.out.unicode)}{state}{_member_time(member, now)}{by}{here}"
+            f" {_stem(branch, unicode=app.out.unicode)}{' '.join(filter(None, (state, time)))}{by}{here}"
         )
     if len(family) == 1:
         app.note("it has no children, and no run has started it")
@@ -290,11 +274,3 @@ def _stem(branch: Branch, *, unicode: bool) -> str:
     return "".join(bar if each else "   " for each in branch.bars) + (
         end if branch.is_last else fork
     )
-
-
-def _member_time(member: FamilyMember, now: datetime) -> str:
-    if member.started_at is None:
-        return ""
-    if member.ended_at is None:
-        return f" {ago(member.started_at, now)}"
-    return f" after {duration(between(member.started_at, member.ended_at) or 0.0)}"

@@ -1,7 +1,7 @@
 """
 The lines that `pgflowd top` shows of what was read. Pure.
 
-Runs and their events are printed by the functions of the commands, so they look the same here. A
+Flows, runs and events are printed by the functions of the commands, so they look the same here. A
 flow is an object as `status --json` has it; where no daemon is, one is made of what the database
 knows, without what only a daemon knows.
 """
@@ -14,16 +14,21 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.daemon_view import FLOW_COLUMNS, LOSING, flow_lines, problem_lines
+from pgflowd.cli.terminal.daemon_view import (
+    FLOW_COLUMNS,
+    LOSING,
+    flow_lines,
+    is_idle_undo,
+    problem_lines,
+)
 from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.list_view import print_runs
 from pgflowd.cli.terminal.run_view import print_run
 from pgflowd.cli.terminal.screen import Screen, TableCell, columns
 from pgflowd.cli.top.source import MAX_RUNS, FlowFacts, Seen, TopSubject, TopView
 from pgflowd.core.documents.columns import ListColumn
-from pgflowd.core.documents.daemon import FlowStatus
-from pgflowd.core.documents.daemon_status import NOT_RUNNING
-from pgflowd.core.documents.flows import ListedFlow, RunBucket, StepStats
+from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
+from pgflowd.core.documents.flows import ListedFlow, RunBucket
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, Marks
 from pgflowd.core.supervision.tree import ChildState
@@ -33,31 +38,17 @@ SORTS = {
     TopView.FLOWS: ("name", "queue", "running", "oldest", "failures"),
     TopView.RUNS: ("newest", "status", "longest"),
 }
-HELP = (
-    (
-        "arrows, j, k, wheel",
-        "choose a row, or move a text; also the keys for pages, Home and End, g and G",
-    ),
-    (
-        "Enter, click",
-        "the runs of the flow; the run as `pgflowd runs show` has it; a key of the last line",
-    ),
-    ("Escape, Backspace", "back"),
-    ("/", "only flows with this in their name; of runs a status, or what is in error, label or id"),
-    ("s", "sort by another column"),
-    ("p", "pause the flow, or let it go on"),
-    ("f", "follow the run: what happens in it, the newest below"),
-    ("c", "cancel the run"),
-    ("r", "retry the failed steps of the run"),
-    ("Space", "stop updates, and go on"),
-    ("Ctrl-Z", "back to the shell; `fg` comes back here"),
-    ("q, Ctrl-C", "quit"),
-)
 _MAX_PROBLEMS = 3  # of them, as many lines as a screen can spare
 _LEVELS = ("▁▂▃▄▅▆▇█", "_.:-=+*#")
 _NUMBERS = {
     "queue": "queued", "running": "running", "oldest": "oldest_queued_s", "failures": "failed_1m",
 }  # fmt: skip
+
+
+class TopFlow(FlowStatus):
+    """A flow as the status has it, and what the status has not."""
+
+    hour: Annotated[str, ListColumn("LAST HOUR")]
 
 
 class PrintedPage(App):
@@ -71,10 +62,6 @@ class PrintedPage(App):
 
     @property
     def out(self) -> Screen:
-        return self._screen
-
-    @property
-    def err(self) -> Screen:
         return self._screen
 
     def print(self, text: str = "", *, cursor: str = "") -> None:
@@ -97,14 +84,14 @@ class Rows:
 def list_rows(subject: TopSubject, seen: Seen, sort: str, page: PrintedPage) -> Rows:
     """The flows, or the runs of one."""
     if subject.kind is TopView.FLOWS:
-        flows = flow_rows(seen.status, seen.facts, subject.filter, sort)
-        titles, *lines = flow_table(flows, page.out)
+        flows = flow_rows(seen, subject.filter, sort)
+        titles, *lines = flow_table(flows, page.out, is_served=seen.status is not None)
         empty = _unread(seen)
         if seen.status is not None or seen.database_at is not None:
             empty = "there are no flows here; `pgflowd flows deploy` creates them"
         if subject.filter:
             empty = f"no flow has {subject.filter!r} in its name; Escape shows all"
-        return Rows(titles, lines, [row.slug for row in flows], empty)
+        return Rows(titles, lines, [row["key"] for row in flows], empty)
     found, now = seen.of(subject), seen.facts.now
     if not found or now is None:
         none = "no run of it fits; Escape shows all" if subject.filter else "it has no runs yet"
@@ -133,40 +120,6 @@ def text_lines(subject: TopSubject, seen: Seen, page: PrintedPage) -> list[str]:
     return page.lines
 
 
-def help_lines(screen: Screen) -> list[str]:
-    """Each key and what it does; below it where it is narrow."""
-    indent = 22 if (screen.width or 80) >= 60 else 3
-    return [
-        line
-        for key, text in HELP
-        for line in screen.wrapped(text, head=f" {key:<20} ", indent=indent, whole=True)
-    ]
-
-
-def key_words(
-    subject: TopSubject, sort: str, is_stopped: bool, width: int
-) -> list[tuple[str, str]]:
-    """The keys that do something here and what they do, as many as there is room for."""
-    order = ("s", f"sort: {sort}")
-    runs = [("f", "follow"), ("c", "cancel"), ("r", "retry")]
-    pause, back, filters = ("p", "pause flow"), ("Esc", "back"), ("/", "filter")
-    here = {
-        TopView.FLOWS: [("Enter", "runs"), filters, order, pause],
-        TopView.RUNS: [("Enter", "show"), back, filters, order, *runs, pause],
-        TopView.RUN: [back, *runs, pause],
-        TopView.EVENTS: [back, *runs[1:]],
-    }[subject.kind]
-    here.append(("Space", "go on" if is_stopped else "stop updates"))
-    last = [("?", "help"), ("q", "quit")]
-    room = width + 2 - sum(len(key) + len(word) + 4 for key, word in last)
-    shown = []
-    for key, word in here:
-        if (needed := len(key) + len(word) + 4) <= room:
-            shown.append((key, word))
-            room -= needed
-    return [*shown, *last]
-
-
 def head_line(
     subject: TopSubject, seen: Seen, screen: Screen, wall: datetime, stopped: bool
 ) -> str:
@@ -183,7 +136,7 @@ def head_line(
     else:
         parts.append(screen.marked(Marks.OFF, " no daemon here"))
     if subject.kind is TopView.FLOWS:
-        parts += totals(flow_rows(status, seen.facts))
+        parts += totals(flow_rows(seen))
     elif subject.kind is TopView.RUNS and (runs := seen.of(subject)) is not None:
         parts.append(f"{'newest ' if len(runs) == MAX_RUNS else ''}{len(runs)}")
     clock = f"{screen.sign(Marks.PAUSED) + ' stopped  ' if stopped else ''}{wall:%H:%M:%S} "
@@ -223,96 +176,68 @@ def trouble_lines(subject: TopSubject, seen: Seen, screen: Screen, monotonic: fl
 
 def is_paused(flow: str, seen: Seen) -> bool:
     """Whether a flow is paused."""
-    return any(row.is_paused for row in flow_rows(seen.status, seen.facts) if row.slug == flow)
+    return any(each.paused_at is not None for each in seen.facts.flows if each.flow_slug == flow)
 
 
-class TopFlow(FlowStatus):
-    """A flow as `top` has it."""
-
-    hour: Annotated[str, ListColumn("LAST HOUR")]
-
-
-@dataclass(frozen=True)
-class FlowRow:
-    """A flow as the status has it, and what the status has not."""
-
-    flow: Mapping[str, Any]
-    listed: ListedFlow | None
-    buckets: Sequence[RunBucket]
-    is_served: bool  # by the daemon here
-
-    @property
-    def slug(self) -> str:
-        return str(self.flow["slug"])
-
-    @property
-    def is_paused(self) -> bool:
-        return self.listed is not None and self.listed.paused_at is not None
-
-
-def flow_rows(
-    status: Mapping[str, Any] | None, facts: FlowFacts, text: str = "", sort: str = "name"
-) -> list[FlowRow]:
-    """The flows of the daemon, else of the database, that have this text in their name."""
+def flow_rows(seen: Seen, text: str = "", sort: str = "name") -> list[dict[str, Any]]:
+    """
+    The flows of the daemon, else of the database, that have this text in their name: as a status
+    has them, with the `key` of the flow in the database, what that has, and the last hour.
+    """
+    facts, rows = seen.facts, []
     listed = {name: each for each in facts.flows for name in (each.flow_slug, each.title)}
-    is_served = status is not None
-    flows = status["flows"] if status is not None else _from_database(facts)
-    rows = []
-    for flow in flows:
+    for flow in seen.status["flows"] if seen.status else _from_database(facts):
         known = listed.get(flow["slug"])
-        slug = known.flow_slug if known else flow["slug"]
-        rows.append(FlowRow(flow, known, facts.buckets.get(slug, ()), is_served))
-    rows = [row for row in rows if not _is_idle_undo(row) and text.lower() in row.slug.lower()]
-    rows.sort(key=lambda row: row.slug)
+        key = known.flow_slug if known else flow["slug"]
+        hour = facts.buckets.get(key, ())
+        if text.lower() in key.lower() and not is_idle_undo(flow):
+            rows.append({**flow, "key": key, "listed": known, "hour": hour})
+    rows.sort(key=lambda row: str(row["key"]))
     if sort in _NUMBERS:
-        rows.sort(key=lambda row: -_number(row.flow.get(_NUMBERS[sort])))
+        rows.sort(key=lambda row: -(row.get(_NUMBERS[sort]) or 0))
     return rows
 
 
-def flow_table(rows: Sequence[FlowRow], screen: Screen) -> list[str]:
+def flow_table(rows: Sequence[Mapping[str, Any]], screen: Screen, *, is_served: bool) -> list[str]:
     """A line with titles, and one for each flow."""
     names, shown = FLOW_COLUMNS.removesuffix(" restarts"), {}
-    if not any(row.is_served for row in rows):
+    if not is_served:
         names = names.replace(" p50_s p95_s", "")  # which only a daemon knows
-        shown["running"] = lambda flow: str(flow["running"])
-    listed = {str(row.flow["slug"]): row for row in rows}
+        shown["running"] = lambda row: str(row["running"])
 
-    def worker(flow: Mapping[str, Any]) -> TableCell | None:
-        row = listed[flow["slug"]]
-        if row.is_paused:
+    def worker(row: Mapping[str, Any]) -> TableCell | None:
+        """Whether it is paused; without a daemon who serves it, as the database knows it."""
+        flow: ListedFlow | None = row["listed"]
+        if flow is not None and flow.paused_at is not None:
             return screen.cell(Marks.PAUSED, " paused")
-        return None if row.is_served or row.listed is None else _workers(row.listed, screen)
+        if flow is None or is_served:
+            return None
+        if flow.workers:
+            return screen.cell(Marks.UP, f" {flow.workers} alive")
+        if flow.is_asleep:
+            return screen.cell(Marks.ASLEEP, " asleep")
+        return screen.cell(Marks.WARNING if flow.active_runs else Marks.OFF, " no worker")
 
     return flow_lines(
-        [row.flow for row in rows],
+        rows,
         screen,
         f"{names} hour",
         LOSING.replace("p50_s", "p50_s hour"),
         kind=TopFlow,
         worker_of=worker,
-        hour=lambda flow: _chart(listed[flow["slug"]].buckets, screen),
+        hour=lambda row: _chart(row["hour"], screen),
         **shown,
     )
 
 
-def totals(rows: Sequence[FlowRow]) -> list[str]:
+def totals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What all flows do together, in words."""
-    running, most, queued, ended = (
-        round(sum(_number(row.flow.get(key)) for row in rows))
-        for key in ("running", "max_concurrency", "queued", "completed_1m")
+    running, most, queued, completed, failed = (
+        sum(row.get(key) or 0 for row in rows)
+        for key in ("running", "max_concurrency", "queued", "completed_1m", "failed_1m")
     )
-    ended += round(sum(_number(row.flow.get("failed_1m")) for row in rows))
     of_most = f"{running} of {most} running" if most else f"{running} running"
-    return [of_most, f"{queued} queued", f"{ended}/min"]
-
-
-def _workers(listed: ListedFlow, screen: Screen) -> TableCell:
-    """Who serves a flow, as the database knows it."""
-    if listed.workers:
-        return screen.cell(Marks.UP, f" {listed.workers} alive")
-    if listed.is_asleep:
-        return screen.cell(Marks.ASLEEP, " asleep")
-    return screen.cell(Marks.WARNING if listed.active_runs else Marks.OFF, " no worker")
+    return [of_most, f"{queued} queued", f"{completed + failed}/min"]
 
 
 def _chart(buckets: Sequence[RunBucket], screen: Screen) -> str:
@@ -328,10 +253,13 @@ def _chart(buckets: Sequence[RunBucket], screen: Screen) -> str:
 
 def _from_database(facts: FlowFacts) -> list[dict[str, Any]]:
     """The flows, as a status has them."""
-    blank = dict.fromkeys(("pid", "max_concurrency", "p50_s", "p95_s", "up_s", "asleep_s"))
-    return [
-        {
-            **blank,
+    rows = []
+    for flow in facts.flows:
+        minute = [
+            each for each in facts.minute if each.step_slug and each.flow_slug == flow.flow_slug
+        ]
+        rows.append({
+            **dict.fromkeys(("pid", "max_concurrency", "p50_s", "p95_s", "up_s", "asleep_s")),
             "slug": flow.title,
             "undoes": flow.undoes,
             "state": ChildState.ASLEEP.value if flow.is_asleep else NOT_RUNNING,
@@ -339,28 +267,10 @@ def _from_database(facts: FlowFacts) -> list[dict[str, Any]]:
             "queued": flow.queued,
             "waiting": flow.waiting,
             "oldest_queued_s": between(flow.oldest_queued_at, facts.now),
-            "completed_1m": sum(each.completed for each in _steps(facts, flow)),
-            "failed_1m": sum(each.failures for each in _steps(facts, flow)),
-            "restarts": 0,
-        }
-        for flow in facts.flows
-    ]
-
-
-def _steps(facts: FlowFacts, flow: ListedFlow) -> list[StepStats]:
-    return [each for each in facts.minute if each.step_slug and each.flow_slug == flow.flow_slug]
-
-
-def _is_idle_undo(row: FlowRow) -> bool:
-    """Whether it undoes runs of another flow, and has nothing to do."""
-    flow = row.flow
-    has_work = flow["running"] or flow["queued"] or flow.get("waiting")
-    return bool(flow.get("undoes")) and not has_work and flow["state"] != ChildState.PARKED.value
-
-
-def _number(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else 0.0
+            "completed_1m": sum(each.completed for each in minute),
+            "failed_1m": sum(each.failures for each in minute),
+        })  # fmt: skip
+    return rows
 
 
 def _unread(seen: Seen) -> str:

@@ -42,21 +42,21 @@ from pgflowd.core.verbs import Target
 
 EVERY_S = 2.0  # between two reads; longer where they take long
 SHARE = 5  # at most a fifth of the time is spent reading
-SCROLLING = ("up", "down", "pageup", "pagedown", "home", "end", *"jkgG")  # keys of the help
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_KEYS = {"Enter": "enter", "Esc": "escape", "Space": "space", "/": "slash", "?": "question_mark"}
-_MOVES: list[BindingType] = [
-    Binding("j", "cursor_down", show=False),
-    Binding("k", "cursor_up", show=False),
-    Binding("g", "first", show=False),
-    Binding("G", "last", show=False),
-]
-_SCROLLS: list[BindingType] = [
-    Binding("j", "scroll_down", show=False),
-    Binding("k", "scroll_up", show=False),
-    Binding("g", "scroll_home", show=False),
-    Binding("G", "scroll_end", show=False),
-]
+SCROLLING = ("up", "down", "pageup", "pagedown", "home", "end", *"jkgG")  # keys of the help
+_MOVES = "choose a row, or move a text; also the keys for pages, Home and End, g and G"
+_OPENS = "the runs of the flow; the run as `pgflowd runs show` has it; a click does it, too"
+_FILTERS = "only flows with this in their name; of runs a status, or what is in error, label or id"
+_HIDDEN = {  # keys that do nothing in a view, or say that a run is to be chosen first
+    TopView.FLOWS: ("back", "follow", "cancel", "retry"),
+    TopView.RUN: ("filter", "sort"),
+    TopView.EVENTS: ("filter", "sort", "follow", "pause"),
+}
+
+
+def _key(key: str, action: str, label: str, means: str, word: str = "") -> Binding:
+    """What a key does: in the help, and in a word of the last line."""
+    return Binding(key, action, word, True, label, key.startswith("ctrl"), means)
 
 
 class Top(TextualApp[ExitCode]):
@@ -79,11 +79,15 @@ class Top(TextualApp[ExitCode]):
     Question { align: left bottom; background: transparent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", show=False),
-        Binding("space", "stop", show=False),
-        Binding("question_mark", "help", show=False),
-        Binding("ctrl+c", "interrupt", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+        _key("j", "simulate_key('down')", "arrows, j, k, wheel", _MOVES),
+        ("k", "simulate_key('up')"),
+        ("g", "simulate_key('home')"),
+        ("G", "simulate_key('end')"),
+        _key("space", "stop", "Space", "stop updates, and go on", "stop updates"),
+        _key("ctrl+z", "suspend_process", "Ctrl-Z", "back to the shell; `fg` comes back here"),
+        _key("ctrl+c", "interrupt", "Ctrl-C", "quit"),
+        _key("question_mark", "help", "?", "this help", "help"),
+        _key("q", "quit", "q", "quit", "quit"),
     ]
 
     def __init__(self, app: App, source: TopSource) -> None:
@@ -95,10 +99,9 @@ class Top(TextualApp[ExitCode]):
         self.crash: Exception | None = None
         self._wake = asyncio.Event()
 
-    @property
-    def lines_screen(self) -> screens.Screen:
+    def lines_screen(self, margin: int = 0) -> screens.Screen:
         """What this terminal can show, and how wide it is."""
-        return replace(self._out, width=max(self.size.width, 1))
+        return replace(self._out, width=max(self.size.width - margin, 1))
 
     def get_default_screen(self) -> Screen[None]:
         return ListView(TopSubject())
@@ -131,16 +134,14 @@ class Top(TextualApp[ExitCode]):
 
     def do(self, verb: verbs.Verb[Any], target: str) -> None:
         """Ask, and after a yes do it."""
-        is_flow = verb.target is Target.FLOW
-        name = f"flow {target}" if is_flow else f"run {short_id(target)}"
+        self.run_worker(self._ask_and_do(verb, target))
 
-        def answered(is_wanted: bool | None) -> None:
-            if is_wanted:
-                self.run_worker(self._act(verb, target))
-            else:
-                self._say("nothing was changed")
-
-        self.push_screen(Question(f" {verb.name} {one_line(name)}? y/n"), answered)
+    async def _ask_and_do(self, verb: verbs.Verb[Any], target: str) -> None:
+        name = f"flow {target}" if verb.target is Target.FLOW else f"run {short_id(target)}"
+        self.view.note = "nothing was changed"
+        if await self.push_screen_wait(Question(f" {verb.name} {one_line(name)}? y/n")):
+            self.view.note = await asyncio.to_thread(self.source.act, verb, target)
+        self.reread()
 
     def action_stop(self) -> None:
         self.is_stopped = not self.is_stopped
@@ -167,18 +168,10 @@ class Top(TextualApp[ExitCode]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), None if self.is_stopped else pause_s)
 
-    async def _act(self, verb: verbs.Verb[Any], target: str) -> None:
-        self._say(await asyncio.to_thread(self.source.act, verb, target))
-        self._wake.set()
-
     @property
     def view(self) -> TopScreen:
         """The uppermost one."""
         return next(each for each in reversed(self.screen_stack) if isinstance(each, TopScreen))
-
-    def _say(self, note: str) -> None:
-        self.view.note = note
-        self.redraw()
 
     def _tick(self) -> None:
         if not self.is_headless:
@@ -207,11 +200,14 @@ class TopScreen(Screen[None]):
     """A head, what was read, problems, and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace", "back", show=False),
-        Binding("p", "pause", show=False),
-        Binding("f", "follow", show=False),
-        Binding("c", "cancel", show=False),
-        Binding("r", "retry", show=False),
+        _key("escape", "back", "Esc", "back; Backspace, too", "back"),
+        ("backspace", "back"),
+        _key("slash", "filter", "/", _FILTERS, "filter"),
+        _key("s", "sort", "s", "sort by another column", "sort"),
+        _key("f", "follow", "f", "follow the run: what happens in it, the newest below", "follow"),
+        _key("c", "cancel", "c", "cancel the run", "cancel"),
+        _key("r", "retry", "r", "retry the failed steps of the run", "retry"),
+        _key("p", "pause", "p", "pause the flow, or let it go on", "pause flow"),
     ]
     app: Top
 
@@ -233,8 +229,7 @@ class TopScreen(Screen[None]):
     def draw(self) -> None:
         """Show what was read."""
         app, seen = self.app, self.app.source.seen
-        screen, width = app.lines_screen, self.size.width
-        wall = datetime.now().astimezone()
+        screen, wall = app.lines_screen(), datetime.now().astimezone()
         head = lines.head_line(self.subject, seen, screen, wall, app.is_stopped)
         self._show("head", head)
         below = lines.trouble_lines(self.subject, seen, screen, time.monotonic())
@@ -247,8 +242,21 @@ class TopScreen(Screen[None]):
             below.append(f" /{one_line(self.subject.filter)}   Escape shows all")
         self.query_one("#below").display = bool(below)
         self._show("below", "\n".join(below))
-        words = lines.key_words(self.subject, self.sort, app.is_stopped, width)
-        self.query_one("#keys", Static).update(_clickable(words), layout=False)
+        self.query_one("#keys", Static).update(self._keys(), layout=False)
+
+    def _keys(self) -> Content:
+        """The keys that do something here, as many as there is room for."""
+        hidden, words = _HIDDEN.get(self.subject.kind, ()), {"sort": f"sort: {self.sort}"}
+        if self.app.is_stopped:
+            words["stop"] = "go on"
+        keys = [
+            (key, each.key_display or "", words.get(each.action, each.description))
+            for key, (_, each, *_) in self.active_bindings.items()
+            if each.show and each.description and each.action not in hidden
+        ]
+        while len(keys) > 2 and _clickable(keys).cell_length > self.size.width:
+            del keys[-3]  # but for how to get help, and to leave
+        return _clickable(keys)
 
     def on_screen_resume(self) -> None:
         self.app.reread()
@@ -295,25 +303,23 @@ class TopScreen(Screen[None]):
             self.draw()
         return run
 
-    def _page(self, width: int) -> PrintedPage:
-        screen = replace(self.app.lines_screen, width=max(width, 1))
-        return PrintedPage(screen, self.app.secrets)
+    def _page(self, margin: int = 0) -> PrintedPage:
+        return PrintedPage(self.app.lines_screen(margin), self.app.secrets)
+
+
+class RowList(OptionList):
+    """Rows, of which one is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [_key("enter", "select", "Enter", _OPENS, "open")]
 
 
 class ListView(TopScreen):
     """The flows, or the runs of one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", show=False),
-        Binding("s", "sort", show=False),
-    ]
-
     def __init__(self, subject: TopSubject) -> None:
         super().__init__(subject)
         self.keys: Sequence[str] = ()
-        self._lines: Sequence[str] = ()
-        self._rows: dict[int, str] = {}  # as they are shown
-        self._sort = self._marked = 0
+        self._sort = 0
 
     @property
     def sort(self) -> str:
@@ -334,43 +340,27 @@ class ListView(TopScreen):
         yield Input(id="filter", placeholder="filter", max_length=60)
         yield Static(id="keys")
 
-    def on_mount(self) -> None:
-        self.query_one(OptionList).focus()
-
     def draw(self) -> None:
         super().draw()
-        page = self._page(self.size.width - 1)
-        found = lines.list_rows(self.subject, self.app.source.seen, self.sort, page)
+        found = lines.list_rows(self.subject, self.app.source.seen, self.sort, self._page(1))
         self._show("titles", f" {found.titles}")
-        options, chosen = self.query_one(OptionList), self.chosen
-        place, is_new = options.highlighted or 0, list(found.keys) != list(self.keys)
-        self.keys, self._lines = found.keys, found.lines
-        if is_new or not found.keys:
-            self._rows.clear()
-        if not found.keys:
-            options.clear_options()
-            options.add_option(Option(self.app.painted(f" {found.empty}"), disabled=True))
-        elif is_new:
+        rows, chosen = self.query_one(OptionList), self.chosen
+        if found.keys != self.keys or not found.keys:
+            place = rows.highlighted or 0
+            self.keys = found.keys
+            empty = Option(self.app.painted(f" {found.empty}"), disabled=True)
+            rows.clear_options()
+            rows.add_options([Option("") for _ in found.keys] or [empty])
             there = [at for at, key in enumerate(found.keys) if key in chosen]
-            place = there[0] if there else min(place, len(found.keys) - 1)
-            options.clear_options()
-            options.add_options([Option("") for _ in found.keys])
-            options.highlighted = place
-        for at in range(len(found.keys)):
-            self._show_row(at, options)
+            if found.keys:
+                rows.highlighted = there[0] if there else min(place, len(found.keys) - 1)
+        for at, line in enumerate(found.lines):
+            is_chosen = at == rows.highlighted
+            sign = self.app.lines_screen().paint(">", "cyan", bold=True) if is_chosen else " "
+            rows.replace_option_prompt_at_index(at, self.app.painted(f"{sign}{line}"))
 
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        before, self._marked = self._marked, event.option_index
-        for at in {before, self._marked} & set(range(len(self.keys))):
-            self._show_row(at, event.option_list)
-
-    def _show_row(self, at: int, options: OptionList) -> None:
-        screen, is_chosen = self.app.lines_screen, at == options.highlighted
-        sign = screen.paint(">", "cyan", bold=True) if is_chosen else " "
-        line = f"{sign}{self._lines[at]}"
-        if self._rows.get(at) != line:
-            self._rows[at] = line
-            options.replace_option_prompt_at_index(at, self.app.painted(line))
+    def on_option_list_option_highlighted(self) -> None:
+        self.draw()
 
     def action_back(self) -> None:
         if self.subject.filter:
@@ -426,19 +416,16 @@ class TextView(TopScreen):
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
-        with TextScroll(id="text"):
+        with VerticalScroll(id="text"):
             yield Static(id="lines")
         yield Static(id="below")
         yield Static(id="keys")
-
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
 
     def draw(self) -> None:
         super().draw()
         text = self.query_one(VerticalScroll)
         is_at_end = text.scroll_y >= text.max_scroll_y
-        shown = lines.text_lines(self.subject, self.app.source.seen, self._page(self.size.width))
+        shown = lines.text_lines(self.subject, self.app.source.seen, self._page())
         self._show("lines", "\n".join(shown))
         if is_at_end and self.subject.kind is TopView.EVENTS:  # the newest are below
             self.call_after_refresh(text.scroll_end, animate=False)
@@ -450,18 +437,23 @@ class Help(Screen[None]):
     app: Top
 
     def compose(self) -> ComposeResult:
-        with TextScroll(id="text"):
+        with VerticalScroll(id="text"):
             yield Static(id="lines")
-        yield Static(
-            _clickable([("arrows", "move"), ("others", "go back"), ("q", "quit")]), id="keys"
-        )
+        words = [("", "arrows", "move"), ("", "others", "go back"), ("q", "q", "quit")]
+        yield Static(_clickable(words), id="keys")
 
     def on_resize(self) -> None:
-        shown = lines.help_lines(self.app.lines_screen)
+        screen = self.app.lines_screen()
+        indent = 22 if (screen.width or 80) >= 60 else 3
+        shown = [
+            line
+            for key in (*RowList.BINDINGS, *TopScreen.BINDINGS, *Top.BINDINGS)
+            if isinstance(key, Binding) and key.tooltip
+            for line in screen.wrapped(
+                key.tooltip, head=f" {key.key_display:<20} ", indent=indent, whole=True
+            )
+        ]
         self.query_one("#lines", Static).update(self.app.painted("\n".join(shown)))
-
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
 
     def on_key(self, event: Key) -> None:
         event.stop()
@@ -483,8 +475,8 @@ class Question(ModalScreen[bool]):
         self.text = text
 
     def compose(self) -> ComposeResult:
-        yield Static(self.app.painted(self.app.lines_screen.paint(self.text, "yellow")))
-        yield Static(_clickable([("y", "yes"), ("n", "no")]), id="keys")
+        yield Static(self.app.painted(self.app.lines_screen().paint(self.text, "yellow")))
+        yield Static(_clickable([("y", "y", "yes"), ("n", "n", "no")]), id="keys")
 
     def on_key(self, event: Key) -> None:
         event.stop()
@@ -492,27 +484,14 @@ class Question(ModalScreen[bool]):
             self.dismiss(event.key in ("y", "Y"))
 
 
-class RowList(OptionList):
-    """Rows, of which one is chosen."""
-
-    BINDINGS: ClassVar[list[BindingType]] = _MOVES
-
-
-class TextScroll(VerticalScroll, can_focus=True):
-    """A text that may be longer than the screen."""
-
-    BINDINGS: ClassVar[list[BindingType]] = _SCROLLS
-
-
-def _clickable(words: Sequence[tuple[str, str]]) -> Content:
-    """Keys and what they do; a click on one is as if it was pressed."""
-    shown: list[Content | str] = []
-    for key, word in words:
-        name = _KEYS.get(key, key)
-        text = Content(f"{key} {word}")
-        if len(name) == 1 or key in _KEYS:
-            text = Content.from_markup(
-                f"[@click=app.simulate_key('{name}')]$key $word[/]", key=key, word=word
-            )
-        shown += ["   " if shown else " ", text]
-    return Content.assemble(*shown)
+def _clickable(keys: Sequence[tuple[str, str, str]]) -> Content:
+    """Keys, their names and what they do; a click on one is as if it was pressed."""
+    shown = [
+        Content.from_markup(
+            f"[@click=app.simulate_key('{key}')]$name $word[/]" if key else "$name $word",
+            name=name,
+            word=word,
+        )
+        for key, name, word in keys
+    ]
+    return Content(" ") + Content("   ").join(shown)

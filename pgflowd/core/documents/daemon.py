@@ -12,6 +12,7 @@ from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.tree import ChildState
 
+NOT_RUNNING = "not_running"  # the state where no daemon runs
 WAITING = "waiting"  # for a place in the budget of connections
 ChildWord = Annotated[
     str,

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import DocumentField, fields_of, versioned
 from pgflowd.core.documents.daemon import (
+    NOT_RUNNING,
     WAITING,
     ChildStatus,
     DaemonStatus,
@@ -427,9 +428,6 @@ _NO_ANSWER = {
     "text": "the supervisor has not answered in time",
     "next": "read its log; a service manager with a watchdog replaces it",
 }
-
-
-NOT_RUNNING = "not_running"
 
 
 def status_without_daemon(
