@@ -118,6 +118,10 @@ class App:
         """Print a result; `cursor` is a sequence that moves the terminal's before."""
         emit(text, sys.stdout, is_painted=self.out.colour, cursor=cursor)
 
+    def print_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.print(line)
+
     def note(self, text: str) -> None:
         """Print a remark for humans to standard error; `-q` and `--json` silence it."""
         if not (self.quiet or self.json):

@@ -116,5 +116,4 @@ def _print_finding(app: App, finding: Finding) -> None:
     text = screen.shown(one_line(app.hide(f"{code}{finding.text}{remedy}")))
     head = f"{screen.marked(finding.state.mark)} {finding.check:<12}  "
     is_narrow = screen.width is not None and screen.width < _NARROW
-    for line in screen.wrapped(text, head=head, indent=3 if is_narrow else 16):
-        app.print(line)
+    app.print_lines(screen.wrapped(text, head=head, indent=3 if is_narrow else 16))

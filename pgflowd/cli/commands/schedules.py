@@ -127,8 +127,7 @@ def next_(app: App, name: str, count: int) -> None:
     if app.json:
         app.print_document(NextTicks(name=name, paused=found.paused_at is not None, ticks=ticks))
         return
-    for line in tick_lines(ticks, found, now):
-        app.print(line)
+    app.print_lines(tick_lines(ticks, found, now))
     if found.paused_at is not None:
         app.note(f"{name} is paused; `pgflowd schedules resume {name}` lets it tick")
 

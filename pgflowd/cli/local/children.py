@@ -219,8 +219,7 @@ def _free_port() -> int:
 
 def print_time(app: App, text: str) -> None:
     head = f"{time.strftime('%H:%M:%S')} "
-    for line in app.out.wrapped(text, head=head, indent=len(head)):
-        app.print(line)
+    app.print_lines(app.out.wrapped(text, head=head, indent=len(head)))
 
 
 @contextmanager

@@ -70,8 +70,7 @@ class Project:
             steps = counted(len(self._shapes[slug]["steps"]), "step")
             undos = len(undoable(self._shapes[slug]))
             text = f"{slug:{width}}   {steps}{f', {undos} with undo' * bool(undos)}"
-            for line in self.app.out.wrapped(text, head=start, indent=11):
-                self.app.print(line)
+            self.app.print_lines(self.app.out.wrapped(text, head=start, indent=11))
 
     def reload(self, changed: list[str]) -> None:
         """Reload the daemon and print what changed.

@@ -7,12 +7,13 @@ on its line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import NEXT, Screen, TableCell, columns, text_width
+from pgflowd.cli.terminal.screen import BAR, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.cli.terminal.texts import list_lines
 from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
@@ -79,7 +80,20 @@ def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:
 
 def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
     """What is known about the database."""
-    return _packed(" database  ", _database(database, screen), screen)
+    sign = screen.marked(DatabaseState(database["state"]).mark)
+    parts = [f"{sign} {database['state']}"]
+    if database.get("server"):
+        parts = [f"{sign} PostgreSQL {one_line(str(database['server']), 60)}"]
+        if database.get("place"):
+            parts[0] += f" at {one_line(str(database['place']), 120)}"
+        if database.get("rtt_s") is not None:
+            parts.append(duration(database["rtt_s"]))
+        for name in ("pgmq", "schema"):
+            if database.get(name) is not None:
+                parts.append(f"{name} {one_line(str(database[name]), 40)}")
+        if database.get("clock_skew_s") is not None:
+            parts.append(f"clock {round(database['clock_skew_s'] * 1000):+} ms")
+    return _packed(" database  ", parts, screen)
 
 
 def problem_lines(
@@ -107,29 +121,27 @@ def tree_lines(status: dict[str, Any], screen: Screen, *, with_ids: bool = False
     budget = f"restarts {root['restarts']} of {root['max_restarts']}"
     period = f"in {root['max_period_s']:g} s"
     flows = status["flows"]
-    counts = ", ".join(
-        f"{sum(flow['state'] == state for flow in flows)} {state}"
-        for state in dict.fromkeys(flow["state"] for flow in flows)
-    )
-    more, last, past = _branches(screen)
+    states = Counter(flow["state"] for flow in flows)
     width = max([8, *(text_width(one_line(flow["slug"], 80)) + 3 for flow in flows)])
-    lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
-                    screen)  # fmt: skip
+    parts = [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"]
+    lines = _packed("", parts, screen)
+    fork, end, past = screen.branches
     kinds = [*TREE_KINDS, *_present(OBSERVER_KINDS, status)]
     for kind in kinds:
-        branch, below = (last, " ") if kind is kinds[-1] else (more, past)
-        if kind.is_group:
-            group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
-            parts = [group, "one_for_one", *filter(None, [counts])]
-            lines += _packed(f"{branch} ", parts, screen, f"{below}    ")
-            for flow in flows:
-                inner, under = (last, " ") if flow is flows[-1] else (more, past)
-                ids = [f"id {short_id(flow['worker_id'])}"] if flow["worker_id"] else []
-                lines += _member(f"{below}  {inner} ", f"{below}  {under}  ", flow["slug"],
-                                 width - 3, flow, screen, ids if with_ids else [])  # fmt: skip
-        else:
-            part = status[kind.name]
-            lines += _member(f"{branch} ", f"{below}  ", kind.name, width, part, screen)
+        branch, below = (end, " ") if kind is kinds[-1] else (fork, past)
+        if not kind.is_group:
+            parts = _member(kind.name, width, status[kind.name], screen)
+            lines += _packed(f"{branch} ", parts, screen, f"{below}  ")
+            continue
+        group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        parts = [group, "one_for_one", *filter(None, [counts])]
+        lines += _packed(f"{branch} ", parts, screen, f"{below}    ")
+        for flow in flows:
+            inner, under = (end, " ") if flow is flows[-1] else (fork, past)
+            ids = [f"id {short_id(flow['worker_id'])}"] if with_ids and flow["worker_id"] else []
+            parts = _member(flow["slug"], width - 3, flow, screen, ids)
+            lines += _packed(f"{below}  {inner} ", parts, screen, f"{below}  {under}  ")
     return lines
 
 
@@ -149,24 +161,14 @@ def _packed(head: str, parts: Sequence[str], screen: Screen, below: str | None =
     return [f"{below if index else head}{line}" for index, line in enumerate(lines)]
 
 
-def _branches(screen: Screen) -> tuple[str, str, str]:
-    """The lines of a tree: to one of several, to the last one, past others."""
-    return ("├─", "└─", "│") if screen.unicode else ("|-", "`-", "|")
-
-
 def _padded(text: str, width: int) -> str:
     return text + " " * (width - text_width(text))
 
 
 def _member(
-    head: str,
-    below: str,
-    name: str,
-    width: int,
-    child: dict[str, Any],
-    screen: Screen,
-    more: Sequence[str] = (),
+    name: str, width: int, child: dict[str, Any], screen: Screen, ids: Sequence[str] = ()
 ) -> list[str]:
+    """A process, in words."""
     state = child["state"]
     parts = [f"{screen.marked(child_mark(state))} {_padded(one_line(name, 80), width)}"]
     if state == ChildState.PARKED.value:
@@ -184,11 +186,11 @@ def _member(
         parts.append(state)
     if child.get("zygote"):
         parts += [f"zygote {child['zygote']}", counted(child.get("runners", 0), "runner")]
-    parts += more
+    parts += ids
     if child.get("restarts"):
         exits = child.get("exits") or ["?"]
         parts.append(f"{counted(child['restarts'], 'restart')}: {one_line(exits[-1], 80)}")
-    return _packed(head, parts, screen, below)
+    return parts
 
 
 def flow_lines(
@@ -242,28 +244,12 @@ def _old_version(flow: Mapping[str, Any]) -> str:
 def _bar(running: int, most: int | None, screen: Screen) -> str:
     if not most:
         return ""
+    shown = f"{running}/{most}"
     if screen.width is not None and screen.width < _NARROW:
-        return f"{running}/{most}"
+        return shown
     full = min(_BAR, round(running / most * _BAR))
-    on, off = ("█", "░") if screen.unicode else ("#", ".")
-    return f"{on * full}{off * (_BAR - full)} {running}/{most}"
-
-
-def _database(database: dict[str, Any], screen: Screen) -> list[str]:
-    sign = screen.marked(DatabaseState(database["state"]).mark)
-    if not database.get("server"):
-        return [f"{sign} {database['state']}"]
-    parts = [f"{sign} PostgreSQL {one_line(str(database['server']), 60)}"]
-    if database.get("place"):
-        parts[0] += f" at {one_line(str(database['place']), 120)}"
-    if database.get("rtt_s") is not None:
-        parts.append(duration(database["rtt_s"]))
-    for name in ("pgmq", "schema"):
-        if database.get(name) is not None:
-            parts.append(f"{name} {one_line(str(database[name]), 40)}")
-    if database.get("clock_skew_s") is not None:
-        parts.append(f"clock {round(database['clock_skew_s'] * 1000):+} ms")
-    return parts
+    on, off = map(screen.sign, BAR)
+    return f"{on * full}{off * (_BAR - full)} {shown}"
 
 
 def _group_state(flows: Sequence[dict[str, Any]]) -> str:
@@ -282,12 +268,11 @@ def _duration(seconds: float | None, absent: str = "") -> str:
 
 def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
     """Daemons as a table, and below it what is to be known of silent ones."""
-    for line in daemon_lines(found, app.out):
-        app.print(line)
+    app.print_lines(daemon_lines(found, app.out))
     if app.verbose:
         for each in found:
-            for line in ["", *_head(each, app.out), *_tree(each, app)]:
-                app.print(line)
+            app.print_lines(["", *_head(each, app.out), *_tree(each, app.out)])
+            app.print_lines(map(app.hide, problem_lines(each.problems, app.out)))
     elif any(each.state is DaemonState.DEGRADED for each in found):
         app.note("`pgflowd daemons show NAME@HOST` shows what is wrong with one that is degraded")
 
@@ -306,7 +291,9 @@ def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
         cutting=False,
         state=lambda each: screen.cell(Marks.FAILED, " silent") if each.is_silent else each.state,
         heartbeat_at=lambda each: f"{duration(round(each.age_s))} ago",
-        flow_states=known(_flows),
+        flow_states=known(
+            lambda each: ", ".join(f"{count} {state}" for state, count in each.flow_states.items())
+        ),
         running=known(lambda each: f"{each.running} of {each.most_running}"),
         restarts=known(lambda each: "{} of {}".format(*each.restarts)),
         database=known(database_text),
@@ -316,40 +303,26 @@ def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
 
 def print_daemon(app: App, found: ListedDaemon, all_daemons: Sequence[ListedDaemon]) -> None:
     """A daemon as its own machine shows it, with its processes."""
-    for line in [*_head(found, app.out), *_silent_lines([found], all_daemons, app.out)]:
-        app.print(line)
-    for line in status_lines(dict(found.status), app.out, is_full=True):
-        app.print(app.hide(line))
-    for line in tree_lines(dict(found.status), app.out, with_ids=True):
-        app.print(line)
+    app.print_lines([*_head(found, app.out), *_silent_lines([found], all_daemons, app.out)])
+    status = status_lines(dict(found.status), app.out, is_full=True)
+    app.print_lines([*map(app.hide, status), *_tree(found, app.out)])
 
 
 def _head(each: ListedDaemon, screen: Screen) -> list[str]:
     told = f"as told {duration(round(each.age_s))} ago"
-    text = f"{one_line(each.place)} {each.daemon_id} {told}"
-    return screen.wrapped(text, indent=2)
+    return screen.wrapped(f"{one_line(each.place)} {each.daemon_id} {told}", indent=2)
 
 
-def _tree(each: ListedDaemon, app: App) -> list[str]:
-    lines = tree_lines(dict(each.status), app.out, with_ids=True)
-    return [*lines, *(app.hide(line) for line in problem_lines(each.problems, app.out))]
+def _tree(each: ListedDaemon, screen: Screen) -> list[str]:
+    return tree_lines(dict(each.status), screen, with_ids=True)
 
 
 def _silent_lines(
     shown: Sequence[ListedDaemon], all_daemons: Sequence[ListedDaemon], screen: Screen
 ) -> list[str]:
-    alone = is_alone(all_daemons)
-    return [
-        line
-        for each in shown
-        if each.is_silent
-        for line in screen.wrapped(
-            f"{one_line(each.place)}: {silence(each, is_alone=alone)}",
-            head=f"{screen.marked(Marks.FAILED)} ",
-            indent=2,
-        )
-    ]
-
-
-def _flows(each: ListedDaemon) -> str:
-    return ", ".join(f"{count} {state}" for state, count in each.flow_states.items())
+    lines, head = [], f"{screen.marked(Marks.FAILED)} "
+    for each in shown:
+        if each.is_silent:
+            text = silence(each, is_alone=is_alone(all_daemons))
+            lines += screen.wrapped(f"{one_line(each.place)}: {text}", head=head, indent=2)
+    return lines

@@ -118,19 +118,27 @@ def print_flow(
     if flow.import_s is not None:
         state += f", imported in {duration(flow.import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
-    for text in (flow.title, *undoes, limits, f"{state}, {last}", *_pause(flow, now)):
-        app.print(app.out.folded(app.out.shown(text)))
+    texts = [flow.title, *undoes, limits, f"{state}, {last}"]
+    if flow.paused_at is not None:
+        since = pause_text(flow.paused_at, flow.paused_by, flow.pause_reason, now)
+        texts.append(one_line(f"paused {since}"))
+    app.print_lines(app.out.folded(app.out.shown(text)) for text in texts)
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()
-    columns = [each for each in Column if each not in _IF_USED or _is_used(each, steps)]
+    cells = [option_cells(step.options) for step in steps]
+    columns = [each for each in Column if each not in _IF_USED or any(cell[each] for cell in cells)]
+    absent = {option.column: app.out.sign(DASH) for option in NUMBERS}
     app.print_table(
         ("STEP", "TYPE", *columns),
-        [_step_row(app, step, columns) for step in steps],
+        [
+            [step.slug, "map" if step.is_map else "single"]
+            + [each[column] or absent.get(column, "") for column in columns]
+            for step, each in zip(steps, cells, strict=True)
+        ],
         right={option.column for option in NUMBERS if option.column},
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
-    for line in schedule_lines(app, schedules, now):
-        app.print(app.out.folded(line))
+    app.print_lines(map(app.out.folded, schedule_lines(app, schedules, now)))
     _print_workers(app, flow, steps, workers_with_caps)
 
 
@@ -156,15 +164,6 @@ def _flow_options(options: Mapping[str, Any]) -> str:
         for each in options_of(Owner.FLOW)
         if each.json_name in options or (each.json_name and not each.is_of_runs)
     )
-
-
-def _pause(flow: ListedFlow, now: datetime) -> list[str]:
-    """Since when a flow is paused; nothing if it is not."""
-    if flow.paused_at is None:
-        return []
-    return [
-        one_line(f"paused {pause_text(flow.paused_at, flow.paused_by, flow.pause_reason, now)}")
-    ]
 
 
 def print_limits(app: App, flow: str, limits: Sequence[ListedLimit], now: datetime) -> None:
@@ -194,23 +193,6 @@ def print_graph(app: App, graph: Graph, form: str) -> None:
         app.print_document(placed(graph))
     else:
         app.print(mermaid(graph) if form == "mermaid" else painted(graph, app.out))
-
-
-def _is_used(column: Column, steps: Iterable[StepPlan]) -> bool:
-    return any(option_cells(step.options)[column] for step in steps)
-
-
-def _step_row(app: App, step: StepPlan, columns: Sequence[Column]) -> list[str]:
-    dashed = {option.column for option in NUMBERS}
-    return [
-        step.slug,
-        "map" if step.is_map else "single",
-        *(
-            app.out.sign(DASH) if not text and column in dashed else text
-            for column, text in option_cells(step.options).items()
-            if column in columns
-        ),
-    ]
 
 
 def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None:
@@ -263,8 +245,7 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
         if number:
             app.print("")
         words = [flow.work.flow_slug, *_open_work(flow.work)]
-        for line in app.out.wrapped("   ".join(words), head="", indent=3):
-            app.print(line)
+        app.print_lines(app.out.wrapped("   ".join(words), head="", indent=3))
         rows = [replace(flow.runs, step_slug="runs")] if flow.runs else []
         if rows or flow.steps:
             print_list(

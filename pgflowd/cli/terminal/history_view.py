@@ -29,13 +29,10 @@ from pgflowd.core.failure import last_calls
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus, TaskStatus
-from pgflowd.core.text import brief, duration, short_id, task_name
+from pgflowd.core.text import brief, counted, duration, short_id, task_name
 from pgflowd.core.timeline import PROGRESS, RUN_UNDOING, WAITING
 
-_STARTED = f"step:{StepStatus.STARTED}"
-_KINDS: dict[str, type[Status]] = {
-    "run": RunStatus, "step": StepStatus, "task": Outcome, "undo": RunStatus,
-}  # fmt: skip
+_STARTED, _RUN_STARTED = f"step:{StepStatus.STARTED}", f"run:{RunStatus.STARTED}"
 # their error may be that of the last attempt, which is told before
 _WITH_LAST_ERROR = (f"step:{StepStatus.FAILED}", f"undo:{RunStatus.UNDO_FAILED}")
 _LEVELS = {"warning": "yellow", "error": "red"}
@@ -51,15 +48,9 @@ _STATUSES: dict[str, type[Status]] = {
     "run": RunStatus, "child": RunStatus, "undo": RunStatus, "step": StepStatus, "task": Outcome
 }  # fmt: skip
 # in the line, or of no use on a screen
-_KNOWN_ELSEWHERE = (
-    "action_id",
-    "reason",
-    "signal_id",
-    "session_role",
-    "token",
-    "error",
-    "ended_at",
-)
+_KNOWN_ELSEWHERE = {
+    "action_id", "reason", "signal_id", "session_role", "token", "error", "ended_at",
+}  # fmt: skip
 _WORDS = {"status": "it was", "before": "it was", "result": "now"}
 _DEFINED = {"compiled": "created", "recompiled": "created anew"}
 _VALUE_WIDTH = 60  # characters of a value in a line
@@ -78,17 +69,18 @@ class TimelineWriter:
     def write(self, entry: TimelineEntry) -> None:
         if self.app.json:
             self.app.print_json_line(versioned(entry))
-        elif entry.event == f"run:{RunStatus.STARTED}":
-            self._print(f"{self._run(entry)}  {entry.flow}  started")
-        elif entry.event == RUN_UNDOING:
-            tasks = f"{entry.tasks} task{'' if entry.tasks == 1 else 's'}"
-            self._print(f"{self._run(entry)}  {entry.flow}  undoing: {tasks}")
+        elif entry.event in (_RUN_STARTED, RUN_UNDOING):
+            is_undone = entry.event == RUN_UNDOING
+            text = f"undoing: {counted(entry.tasks or 0, 'task')}" if is_undone else "started"
+            self._print(f"run {short_id(entry.run_id)}  {entry.flow}  {text}")
         elif entry.event == OUTPUT:
             self._write_output(entry)
             return
         elif entry.event == PROGRESS:
             if self.app.verbose or self._is_worth_a_line(entry):
-                self._write_progress(entry)
+                full, empty = map(self.app.out.sign, BAR)
+                text = entry.progress.shown(full, empty) if entry.progress else ""
+                self._print(f"{self._head(entry)}{one_line(text)}")
             return
         elif entry.is_end:
             self._write_end(entry)
@@ -151,16 +143,11 @@ class TimelineWriter:
         self._progress[attempt] = entry
         return True
 
-    def _write_progress(self, entry: TimelineEntry) -> None:
-        assert entry.progress is not None
-        full, empty = map(self.app.out.sign, BAR)
-        self._print(f"{self._head(entry)}{one_line(entry.progress.shown(full, empty))}")
-
     def _write_end(self, entry: TimelineEntry) -> None:
         status = _status_of(entry)
         word = "in" if status in (RunStatus.COMPLETED, RunStatus.UNDONE) else "after"
         text = f" {status.replace('_', ' ')} {word} {duration(entry.took_s or 0.0)}"
-        line = f"{self._run(entry)}  {self.app.out.marked(status.mark, text)}"
+        line = f"run {short_id(entry.run_id)}  {self.app.out.marked(status.mark, text)}"
         if entry.error:  # whose other lines the step had
             self._print_error(line, entry.error.partition("\n")[0])
         else:
@@ -214,28 +201,21 @@ class TimelineWriter:
     def _print(self, line: str) -> None:
         self.app.print(self.app.out.shown(self.app.hide(line)).rstrip())
 
-    def _run(self, entry: TimelineEntry) -> str:
-        return f"run {short_id(entry.run_id)}"
-
 
 def _status_of(entry: TimelineEntry) -> Status:
     kind, _, word = entry.event.partition(":")
-    return TaskStatus.WAITING if entry.event == WAITING else _KINDS[kind](word)
+    return TaskStatus.WAITING if entry.event == WAITING else _STATUSES[kind](word)
 
 
 def _error_of(entry: TimelineEntry) -> str:
+    """The error; of an attempt which one it was, and when the next begins."""
     if entry.attempt is None:
         return entry.error or ""
-    text = entry.error or _status_of(entry).replace("_", " ")
-    which = f"attempt {entry.attempt} of {entry.max_attempts}"
-    return f"{which}: {text}{_next_try(entry.at, entry.next_at)}"
-
-
-def _next_try(at: datetime, next_at: datetime | None) -> str:
-    if next_at is None:
-        return ""
-    wait_s = round((next_at - at).total_seconds())
-    return f"; next in {duration(wait_s)}" if wait_s > 0 else "; next at once"
+    text, next_try = entry.error or _status_of(entry).replace("_", " "), ""
+    if entry.next_at is not None:
+        wait_s = round((entry.next_at - entry.at).total_seconds())
+        next_try = f"; next in {duration(wait_s)}" if wait_s > 0 else "; next at once"
+    return f"attempt {entry.attempt} of {entry.max_attempts}: {text}{next_try}"
 
 
 class LogWriter:
@@ -272,17 +252,15 @@ class LogWriter:
         is_narrow = screen.width is not None and screen.width < 60
         shown = self.app.hide(one_line(text))
         head += f"{screen.marked(mark)} "
-        for line in screen.wrapped(shown, head=head, indent=4 if is_narrow else 26):
-            self.app.print(line)
+        self.app.print_lines(screen.wrapped(shown, head=head, indent=4 if is_narrow else 26))
 
     def _subject(self, event: RunEvent) -> str:
         """The step, with the index of a task where there is more than one."""
         if event.step is None:
             return "run"
-        is_one_of_many = event.task is not None and (
-            event.task > 0 or self._tasks.get(event.step, 1) > 1
-        )
-        return f"{event.step}#{event.task}" if is_one_of_many else event.step
+        is_one_of_many = event.task or self._tasks.get(event.step, 1) > 1
+        has_index = event.task is not None and is_one_of_many
+        return f"{event.step}#{event.task}" if has_index else event.step
 
 
 def _told(event: RunEvent) -> tuple[Mark, str]:
@@ -316,16 +294,15 @@ def _told(event: RunEvent) -> tuple[Mark, str]:
 
 def _object_of(action: PersonAction) -> str:
     """To what it was done, why, and what else is known."""
-    where = ""
-    if action.run_id is not None and action.task is not None:
-        where = f" {task_name(action.run_id, str(action.step), action.task)}"
-    elif action.run_id is not None:
-        where = f" run {short_id(action.run_id)}{f', step {action.step}' if action.step else ''}"
-    step = f"/{action.step}" if action.step else ""
-    flow = f" flow {action.flow}{step}" if action.flow and not where else ""
-    of_flow = f" of {action.flow}" if action.flow and where else ""
-    reason = f": {action.reason}" if action.reason else ""
-    return f"{flow}{where}{of_flow}{reason}{_more(action)}"
+    step, flow = action.step, f" flow {action.flow}" if action.flow else ""
+    if action.run_id is None:
+        where = f"{flow}/{step}" if flow and step else flow
+    else:
+        where = f" run {short_id(action.run_id)}{f', step {step}' if step else ''}"
+        if action.task is not None:
+            where = f" {task_name(action.run_id, str(step), action.task)}"
+        where += f" of {action.flow}" if action.flow else ""
+    return f"{where}{f': {action.reason}' if action.reason else ''}{_more(action)}"
 
 
 def _more(action: PersonAction) -> str:

@@ -54,8 +54,7 @@ def pause_text(paused_at: datetime, by: str | None, why: str | None, now: dateti
 
 def print_run(app: App, details: RunDetails) -> None:
     """A run: its status and input, its picture, its last error, and its attempts if asked for."""
-    for line in _head(app, details):
-        app.print(line)
+    app.print_lines(_head(app, details))
     for label, text in _wishes(details):
         if text:
             print_labelled(app, label, text)
@@ -118,8 +117,7 @@ def _print_end(app: App, details: RunDetails) -> None:
         place = place_of(traceback)
         is_new = place and place not in error
         print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
-        for line in traceback_lines(app, traceback, indent=3):
-            app.print(line)
+        app.print_lines(traceback_lines(app, traceback, indent=3))
 
 
 def _told(app: App, details: RunDetails) -> Iterator[tuple[str, str]]:
@@ -149,8 +147,7 @@ def _print_waits(app: App, details: RunDetails) -> None:
         index = f"#{first.task_index}" if first.step_slug in maps else ""
         more = f" and {len(others)} more" if others else ""
         head, text = f" {first.step_slug}{index}{more}  ", wait_text(first, details.now)
-        for line in wait_lines(app.out, head, text, ends_by(first), 3):
-            app.print(line)
+        app.print_lines(wait_lines(app.out, head, text, ends_by(first), 3))
     if sum(step.waiting for step in details.steps) > 1:
         run = short_id(details.run.run_id)
         app.print(app.out.folded(f" all of them: `pgflowd tasks list --run {run}`"))
@@ -258,19 +255,17 @@ def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: dat
         took_s, time = between(member.started_at, member.ended_at), ""
         if member.started_at is not None:
             time = ago(member.started_at, now) if took_s is None else f"after {duration(took_s)}"
-        app.print(
-            f" {_stem(branch, unicode=app.out.unicode)}{' '.join(filter(None, (state, time)))}{by}{here}"
-        )
+        stem = _stem(branch, app.out)
+        app.print(f" {stem}{' '.join(filter(None, (state, time)))}{by}{here}")
     if len(family) == 1:
         app.note("it has no children, and no run has started it")
     elif len(family) == MAX_FAMILY:
         app.note(f"of its family {MAX_FAMILY} runs are shown")
 
 
-def _stem(branch: Branch, *, unicode: bool) -> str:
+def _stem(branch: Branch, screen: Screen) -> str:
     if not branch.member.depth:
         return ""
-    bar, fork, end = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
-    return "".join(bar if each else "   " for each in branch.bars) + (
-        end if branch.is_last else fork
-    )
+    fork, end, past = screen.branches
+    bars = "".join(f"{past}  " if each else "   " for each in branch.bars)
+    return f"{bars}{end if branch.is_last else fork} "

@@ -61,6 +61,11 @@ class Screen:
         """The same for a table."""
         return TableCell(f"{self.sign(mark)}{text}", mark.colour)
 
+    @property
+    def branches(self) -> tuple[str, str, str]:
+        """The lines of a tree: to one of several, to the last one, past others."""
+        return ("├─", "└─", "│") if self.unicode else ("|-", "`-", "|")
+
     def shown(self, text: str) -> str:
         """The text with the sign for a cut as this screen has it."""
         return text if self.unicode else text.replace(CUT.sign, CUT.ascii)
@@ -131,41 +136,29 @@ class Screen:
         is narrow, the columns in `losing` go, in this order; `cutting` shortens the last column
         as soon as what is left of it is of use.
         """
-        cells = [[_cell(value) for value in row] for row in rows]
-        last = len(titles) - 1
-        keep = list(range(len(titles)))
+        cells = [[TableCell(title) for title in titles]]
+        cells += [[_cell(value) for value in row] for row in rows]
+        columns = zip(*cells, strict=True)
+        widths = [max(text_width(cell.text) for cell in column) for column in columns]
+        keep, last = list(range(len(titles))), len(titles) - 1
         for title in (None, *losing):
             keep = [index for index in keep if titles[index] != title]
-            if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
+            excess = sum(widths[index] + 2 for index in keep) - 2 - (self.width or 0)
+            if self.width is None or excess <= 0:
                 break
-            room = self.width - _width_of(_widths(titles, cells, keep[:-1])) - 2
-            if cutting and keep[-1] == last and room >= _MIN_CUT_WIDTH:
-                cells = [
-                    [*row[:-1], row[-1]._replace(text=self.cut(row[-1].text, room))]
-                    for row in cells
-                ]
+            if cutting and keep[-1] == last and (room := widths[last] - excess) >= _MIN_CUT_WIDTH:
+                for row in cells[1:]:
+                    row[last] = row[last]._replace(text=self.cut(row[last].text, room))
                 break
-        widths = _widths(titles, cells, keep)
-        head = [TableCell(title) for title in titles]
-        lines = [self.paint(self._row(head, keep, widths, titles, right), None, bold=True)]
-        lines += [self._row(row, keep, widths, titles, right) for row in cells]
-        return "\n".join(lines)
-
-    def _row(
-        self,
-        row: Sequence[TableCell],
-        keep: Sequence[int],
-        widths: Sequence[int],
-        titles: Sequence[str],
-        right: Collection[str],
-    ) -> str:
-        parts = []
-        for index, width in zip(keep, widths, strict=True):
-            text, colour = row[index]
-            gap = " " * (width - text_width(text))
-            painted = self.paint(text, colour)
-            parts.append(gap + painted if titles[index] in right else painted + gap)
-        return "  ".join(parts).rstrip()
+        lines = []
+        for row in cells:
+            parts = []
+            for index in keep:
+                text, colour = row[index]
+                gap, painted = " " * (widths[index] - text_width(text)), self.paint(text, colour)
+                parts.append(gap + painted if titles[index] in right else painted + gap)
+            lines.append("  ".join(parts).rstrip())
+        return "\n".join([self.paint(lines[0], None, bold=True), *lines[1:]])
 
 
 def screen_for(stream: IO[str], color: str) -> Screen:
@@ -257,14 +250,3 @@ def _wrapped(text: str, width: int, whole: bool) -> list[str]:
 def _cell(value: str | TableCell) -> TableCell:
     cell = value if isinstance(value, TableCell) else TableCell(value)
     return TableCell(one_line(cell.text), cell.colour)
-
-
-def _widths(titles: Sequence[str], rows: list[list[TableCell]], keep: Sequence[int]) -> list[int]:
-    return [
-        max([text_width(titles[index]), *(text_width(row[index].text) for row in rows)])
-        for index in keep
-    ]
-
-
-def _width_of(widths: Sequence[int]) -> int:
-    return sum(widths) + 2 * (len(widths) - 1)

@@ -95,8 +95,7 @@ def print_labelled(app: App, label: str, text: str) -> None:
 
 def print_wrapped(app: App, head: str, text: str) -> None:
     """A text behind its head, or below it where there is no room."""
-    for line in app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3):
-        app.print(line)
+    app.print_lines(app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3))
 
 
 Shown = Callable[[Any], Any]  # what a list has in a column in place of the value
