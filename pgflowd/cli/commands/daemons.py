@@ -28,8 +28,9 @@ from pgflowd.cli.groups import Command, Group
 from pgflowd.cli.params import DAEMON, REASON_OPTION, WORKER, duration_s, flow_argument
 from pgflowd.cli.problems import ShownProblem, print_problems
 from pgflowd.cli.terminal import daemon_view
+from pgflowd.cli.terminal.texts import list_lines
 from pgflowd.core.documents import Words
-from pgflowd.core.documents.daemon import ChildWord, DaemonStatus, NoDaemonStatus
+from pgflowd.core.documents.daemon import ChildWord, DaemonStatus, FlowStatus, NoDaemonStatus
 from pgflowd.core.documents.daemon_status import status_without_daemon
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.exit_codes import ExitCode
@@ -355,12 +356,9 @@ def _show_database(app: App) -> None:
         app.note(elsewhere)
     database = document["database"]
     app.print("\n".join(daemon_view.database_lines(database, app.out)))
-    rows = [[flow["slug"], str(flow["queued"]), str(flow["waiting"])] for flow in document["flows"]]
-    titles = ["FLOW", "QUEUED", *["WAITING"] * daemon_view.any_waits(document["flows"])]
-    if rows:
-        app.print_table(titles, [row[: len(titles)] for row in rows], right=titles[1:])
-    for line in daemon_view.problem_lines(document["problems"], app.out):
-        app.print(line)
+    if flows := document["flows"]:
+        app.print_lines(list_lines(app.out, FlowStatus, flows, "slug queued waiting"))
+    app.print_lines(daemon_view.problem_lines(document["problems"], app.out))
 
 
 def _without_daemon(app: App) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from pgflowd.cli.database import (
 )
 from pgflowd.cli.groups import Command, Group
 from pgflowd.cli.terminal.list_view import print_dead, print_tasks
+from pgflowd.cli.terminal.texts import print_list
 from pgflowd.cli.verbs import command_of
 from pgflowd.core import verbs
 from pgflowd.core.documents import Inline
@@ -41,7 +42,7 @@ from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
-from pgflowd.core.text import ago, brief, short_id, task_name
+from pgflowd.core.text import brief, short_id, task_name
 from pgflowd.errors import LeaseLost, NotFound, NotOpen
 
 if TYPE_CHECKING:
@@ -273,16 +274,9 @@ def list_stalled(app: App) -> None:
         found, now = _found(app, conn), time_of(conn)
 
     def show() -> None:
-        rows = [
-            (
-                task_name(*task.key), task.flow_slug, ago(task.stalled_at, now),
-                str(task.attempt), str(task.times), task.reason,
-            )
-            for task in found
-        ]  # fmt: skip
-        titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
-        losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
-        app.print_table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+        names = "key flow_slug stalled_at attempt times reason"
+        losing = "attempt times flow_slug reason stalled_at"
+        print_list(app, StalledTask, found, names, losing, now=now, whole_ids=False, cutting=False)
 
     app.print_found(StalledTasks(found), found, show, "no task is stalled")
 

@@ -73,11 +73,6 @@ def is_idle_undo(flow: Mapping[str, Any]) -> bool:
     return bool(flow.get("undoes")) and is_well and not has_work
 
 
-def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether tasks of a flow wait; a column of zeros says nothing."""
-    return any(flow.get("waiting") for flow in flows)
-
-
 def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
     """What is known about the database."""
     sign = screen.marked(DatabaseState(database["state"]).mark)

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell, text_width
 from pgflowd.cli.terminal.texts import list_lines, on_one_line, print_list
-from pgflowd.core.documents.history import DeadLetter
-from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
-from pgflowd.core.documents.runs import Attempt, ListedRun, Run, RunDetails
-from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks, Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import ago, cut, duration, short_id
-from pgflowd.core.timeline import UNSERVED
+
+if TYPE_CHECKING:
+    from pgflowd.core.documents.history import DeadLetter
+    from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+    from pgflowd.core.documents.runs import ListedRun, Run, RunDetails
+    from pgflowd.core.documents.schedules import ListedSchedule
+    from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
     """Runs as a table; with -v each error is below its run."""
+    from pgflowd.core.documents.runs import ListedRun
+
     if not runs:
         app.note("there are no such runs")
         return
@@ -79,6 +82,8 @@ def _steps_text(run: ListedRun) -> str:
 
 
 def print_attempts(app: App, details: RunDetails) -> None:
+    from pgflowd.core.documents.runs import Attempt
+
     print_list(
         app,
         Attempt,
@@ -103,6 +108,8 @@ def wait_lines(screen: Screen, head: str, text: str, command: str | None, indent
 
 def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
     """Open tasks as a table; with -v whole ids. Who has a task is told where somebody has one."""
+    from pgflowd.core.documents.waits import OpenTask
+    from pgflowd.core.timeline import UNSERVED
 
     def until(task: OpenTask) -> datetime | str | None:
         """When the wait, the lease or the delay is over: `in 2h05m`, `due`; or nothing."""
@@ -125,12 +132,16 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
 
 
 def print_signals(app: App, signals: Sequence[ListedSignal], now: datetime) -> None:
+    from pgflowd.core.documents.waits import ListedSignal
+
     names = "run_id name sent_at sender receiver payload"
     print_list(app, ListedSignal, signals, names, "payload sender sent_at receiver", now=now)
 
 
 def print_checkpoints(app: App, saved: Sequence[SavedCheckpoint], now: datetime) -> None:
     """What the tasks of a run have saved."""
+    from pgflowd.core.documents.waits import SavedCheckpoint
+
     if not saved:
         app.note("its tasks have saved nothing")
         return
@@ -140,6 +151,7 @@ def print_checkpoints(app: App, saved: Sequence[SavedCheckpoint], now: datetime)
 
 def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
     """Tasks: the index, how each is, and what is known of its last attempt."""
+    from pgflowd.core.documents.run_tasks import StepTask
 
     def took_s(task: StepTask) -> float | None:
         """Of one that runs, until now."""
@@ -166,6 +178,8 @@ def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
 
 
 def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
+    from pgflowd.core.documents.history import DeadLetter
+
     print_list(
         app,
         DeadLetter,
@@ -180,6 +194,7 @@ def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
 
 def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) -> None:
     """Schedules as a table, and below it why some start no runs."""
+    from pgflowd.core.documents.schedules import ListedSchedule
 
     def last(each: ListedSchedule) -> Any:
         if each.last_at is None or each.last_status is None:

@@ -138,9 +138,10 @@ class Top(TextualApp[ExitCode]):
 
     async def _ask_and_do(self, verb: verbs.Verb[Any], target: str) -> None:
         name = f"flow {target}" if verb.target is Target.FLOW else f"run {short_id(target)}"
-        self.view.note = "nothing was changed"
+        note = "nothing was changed"
         if await self.push_screen_wait(Question(f" {verb.name} {one_line(name)}? y/n")):
-            self.view.note = await asyncio.to_thread(self.source.act, verb, target)
+            note = await asyncio.to_thread(self.source.act, verb, target)
+        self.view.note = note
         self.reread()
 
     def action_stop(self) -> None:
