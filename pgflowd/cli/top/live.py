@@ -457,11 +457,8 @@ class Help(Screen[None]):
         self.query_one("#lines", Static).update(self.app.painted("\n".join(shown)))
 
     def on_key(self, event: Key) -> None:
-        event.stop()
-        if event.key == "q":
-            self.app.exit(ExitCode.OK)
-        elif event.key not in SCROLLING:
-            event.prevent_default()
+        if event.key not in SCROLLING and event.key != "q":
+            event.stop()
             if self.app.screen is self:  # else the key before has left it
                 self.dismiss()
 
