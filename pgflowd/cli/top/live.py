@@ -79,10 +79,6 @@ class Top(TextualApp[ExitCode]):
     Question { align: left bottom; background: transparent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("j", "simulate_key('down')", "arrows, j, k, wheel", _MOVES),
-        ("k", "simulate_key('up')"),
-        ("g", "simulate_key('home')"),
-        ("G", "simulate_key('end')"),
         _key("space", "stop", "Space", "stop updates, and go on", "stop updates"),
         _key("ctrl+z", "suspend_process", "Ctrl-Z", "back to the shell; `fg` comes back here"),
         _key("ctrl+c", "interrupt", "Ctrl-C", "quit"),
@@ -308,10 +304,27 @@ class TopScreen(Screen[None]):
         return PrintedPage(self.app.lines_screen(margin), self.app.secrets)
 
 
+class TextScroll(VerticalScroll):
+    """A text that may be longer than the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("j", "scroll_down"),
+        ("k", "scroll_up"),
+        ("g", "scroll_home"),
+        ("G", "scroll_end"),
+    ]
+
+
 class RowList(OptionList):
     """Rows, of which one is chosen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [_key("enter", "select", "Enter", _OPENS, "open")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _key("j", "cursor_down", "arrows, j, k, wheel", _MOVES),
+        ("k", "cursor_up"),
+        ("g", "first"),
+        ("G", "last"),
+        _key("enter", "select", "Enter", _OPENS, "open"),
+    ]
 
 
 class ListView(TopScreen):
@@ -417,7 +430,7 @@ class TextView(TopScreen):
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
-        with VerticalScroll(id="text"):
+        with TextScroll(id="text"):
             yield Static(id="lines")
         yield Static(id="below")
         yield Static(id="keys")
@@ -438,7 +451,7 @@ class Help(Screen[None]):
     app: Top
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="text"):
+        with TextScroll(id="text"):
             yield Static(id="lines")
         words = [("", "arrows", "move"), ("", "others", "go back"), ("q", "q", "quit")]
         yield Static(_clickable(words), id="keys")
