@@ -134,7 +134,7 @@ def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
     """Open the log of this process and its children."""
     form = settings.format if settings.format != "auto" else _format_for_stderr()
     if form == "journal":
-        write, number = _to_journal()
+        write, number = _to_socket(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), JOURNAL)
         render: Callable[[LogRecord], bytes] = as_journal
     else:
         write, number = _to_descriptor(2)
@@ -162,17 +162,19 @@ def _format_for_stderr() -> str:
     return "text" if os.isatty(2) else "json"
 
 
-def _to_journal() -> tuple[Callable[[bytes], bool], int]:
-    journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def _to_socket(
+    end: socket.socket, address: str | None = None
+) -> tuple[Callable[[bytes], bool], int]:
+    """Write whole records to a socket, whose flags others may share, without waiting."""
 
     def write(data: bytes) -> bool:
+        flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
-            journal.sendto(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL, JOURNAL)
+            return end.sendmsg([data], [], flags, address) == len(data)
         except OSError:
             return False
-        return True
 
-    return write, journal.fileno()
+    return write, end.fileno()
 
 
 def _to_descriptor(number: int) -> tuple[Callable[[bytes], bool], int]:
@@ -186,15 +188,7 @@ def _to_descriptor(number: int) -> tuple[Callable[[bytes], bool], int]:
     except OSError:
         return (lambda data: True), number
     if stat.S_ISSOCK(mode):
-        shared = socket.socket(fileno=os.dup(number))
-
-        def send(data: bytes) -> bool:
-            try:
-                return shared.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(data)
-            except OSError:
-                return False
-
-        return send, shared.fileno()
+        return _to_socket(socket.socket(fileno=os.dup(number)))
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with contextlib.suppress(OSError):
             number = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
