@@ -23,11 +23,6 @@ from pgflowd.core.timeline import output_entry, undo_output
 #
 # An event has a kind, lines of data and perhaps an id; a browser sends the id of the last one when
 # it connects again.
-HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # nginx passes each event on at once
-}
 _LINE_END = re.compile("\r\n|\r|\n")  # what the format takes for one; str.splitlines knows others
 
 

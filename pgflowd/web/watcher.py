@@ -1,9 +1,9 @@
 """
 The watcher: reads what somebody views, once for all tabs, and wakes them when it has changed.
 
-It is a thread with two connections: one reads, one listens. It starts with the first tab, ends a
-while after the last, and knows nothing that the next one would miss. While the database is away,
-pages say so and how old they are; it tries again until the database is back.
+It is a task with a thread and two connections: one reads, one listens. It starts with the first
+tab, ends a while after the last, and knows nothing that the next one would miss. While the database
+is away, pages say so and how old they are; it tries again until the database is back.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import select
-import socket
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -30,13 +27,13 @@ from pgflowd.core.timeline import announcement
 from pgflowd.db import runs
 from pgflowd.db.connection import translated
 from pgflowd.db.daemons import look_at_daemons
-from pgflowd.db.following import Channels, Heard
+from pgflowd.db.following import Channels
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import RunEvents
 from pgflowd.errors import AccessDenied, Bug, NotFound, PgflowdError, Unreachable
 from pgflowd.web.connections import Connection
-from pgflowd.web.fragments import Fragments, Numbers, OutputLines
+from pgflowd.web.fragments import Fragments, Line, Numbers, OutputLines
 from pgflowd.web.rendering import render
 from pgflowd.web.text import iso
 from pgflowd.web.views import View
@@ -68,8 +65,8 @@ class ReadingTimes:
 
 # What the watcher reads for all tabs: a page that somebody views, or the events of a run.
 #
-# The watcher's thread reads and changes it; tabs, in the threads of their event loops, take what is
-# new for them.
+# The watcher's thread reads and changes it; tabs, in the thread of the event loop, take what is new
+# for them.
 OPEN_S = 2.0  # between two readings without a notification
 ENDED_S = 10.0  # of a run that has ended; a retry opens it again
 MAX_SHOWN = 2000  # rows that are kept right though a list has them no more
@@ -78,12 +75,28 @@ TROUBLE = "trouble"  # the fragment that says why a page is old
 
 
 class Tab:
-    """Somebody who views something, in the thread of an event loop."""
+    """Somebody who views something; subclasses know what of it he has."""
+
+    watched: Watched  # once the watcher knows the tab
 
     def __init__(self, shown: Sequence[str] = ()) -> None:
         self.shown = frozenset(shown)  # the ids of the rows that the tab shows
+        self.line: int | None = None  # the last line of output that it has
         self.news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+
+    def take(self) -> tuple[bytes, str | None]:
+        """What is new, as events; and why the stream ends, if it does."""
+        raise NotImplementedError
+
+    def lines(self) -> tuple[int | None, Sequence[Line]]:
+        """New lines of output, and how many before them are not kept; None: it is unknown."""
+        lines = self.watched.lines
+        if lines is None:
+            return 0, ()
+        missed, found = lines.after(lines.last if self.line is None else self.line)
+        self.line = found[-1].number if found else lines.last
+        return missed, found
 
     def wake(self) -> None:
         """There is something new; called in any thread."""
@@ -139,9 +152,12 @@ class Watched:
         """The time of the database, by which the script tells how long ago something was."""
         return iso(datetime.now(UTC) + self.clock_ahead)
 
-    def wake_tabs(self) -> None:
-        for tab in self.tabs:
-            tab.wake()
+    def tell(self, is_new: bool) -> None:
+        """Wake the tabs if anything is new, as the first reading is."""
+        if is_new or not self.was_read:
+            self.was_read = True
+            for tab in self.tabs:
+                tab.wake()
 
 
 def _new_lines() -> OutputLines:
@@ -161,12 +177,19 @@ class WatchedPage(Watched):
             self.lines = _new_lines()
 
     def read(self, conn: Connection) -> bool:
-        self._look(conn)
+        if self.view.shows_daemons and time.monotonic() >= self._look_at:
+            # have their rows written often, while somebody views them
+            self._look_at = time.monotonic() + LOOK_S
+            with suppress(AccessDenied):  # then they are as old as the interval of the sweepers
+                execute(conn, look_at_daemons())
         shown = sorted(frozenset[str]().union(*(tab.shown for tab in self.tabs)))[:MAX_SHOWN]
         document, others = self.view.read_with(conn, shown)
         run = getattr(document, "run", None)
         before, self.run = self.run, run if isinstance(run, RunWithStates) else None
-        self._read_lines(conn)
+        if self.lines is not None and self.run is not None:
+            self.lines.run = self.run
+            if self.run.undo_wanted_at is not None and self.run.undo_run_id is not None:
+                self.lines.undo = execute(conn, runs.get_with_states(self.run.undo_run_id))
         page = self.view.render(conn, document)
         if page.now is not None:
             self.clock_ahead = page.now - datetime.now(UTC)
@@ -174,21 +197,6 @@ class WatchedPage(Watched):
         self.in_page = frozenset(rendered) - set(others)
         told = announcement(before, self.run) if self.run else ""
         return self.fragments.replace(rendered, told)
-
-    def _look(self, conn: Connection) -> None:
-        """Have the rows of daemons written often, while somebody views them."""
-        if self.view.shows_daemons and time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + LOOK_S
-            with suppress(AccessDenied):  # then they are as old as the interval of the sweepers
-                execute(conn, look_at_daemons())
-
-    def _read_lines(self, conn: Connection) -> None:
-        """Let lines know the run, and the one that undoes it."""
-        if self.lines is None or self.run is None:
-            return
-        self.lines.run = self.run
-        if self.run.undo_wanted_at is not None and self.run.undo_run_id is not None:
-            self.lines.undo = execute(conn, runs.get_with_states(self.run.undo_run_id))
 
     def fail(self, error: PgflowdError, since: datetime) -> bool:
         self.in_page |= {TROUBLE}
@@ -223,7 +231,6 @@ class WatchedRun(Watched):
         return self.is_gone
 
 
-AnyWatched = TypeVar("AnyWatched", bound=Watched)
 Open = Callable[[], Connection]
 
 IDLE_S = 10.0  # after the last tab: one that reloads finds what it knows
@@ -238,128 +245,122 @@ class TooMany(Unreachable):
 
 
 class Watcher:
-    """All that is viewed, and the thread that reads it."""
+    """All that is viewed; and the task that has it read, from the first tab to the last."""
 
     def __init__(self, open_reading: Open, open_listening: Open) -> None:
         self.numbers = Numbers(secrets.token_hex(4))
-        self._open_reading, self._open_listening = open_reading, open_listening
-        self._lock = threading.Lock()
+        self._open = open_reading, open_listening
         self._watched: dict[Hashable, Watched] = {}
-        self._thread: _Reading | None = None
+        self._wake: Callable[[], object] = lambda: None  # the task; in the thread of its loop
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the task, if there is one
 
-    def enter(self, key: Hashable, make: Callable[[], AnyWatched], tab: Tab) -> AnyWatched:
+    def enter(self, key: Hashable, make: Callable[[], Watched], tab: Tab) -> None:
         """Let a tab view something, which is read from now on."""
-        with self._lock:
-            found = self._watched.get(key)
-            if found is None:
-                if len(self._watched) >= MAX_WATCHED:
-                    text = f"{MAX_WATCHED} different pages are viewed already"
-                    raise TooMany(text, next="try again in a moment")
-                found = self._watched[key] = make()
-            watched: AnyWatched = found  # type: ignore[assignment]  # of this key
-            watched.tabs |= {tab}
-            watched.times.hurry()
-            if self._thread is None:
-                self._thread = _Reading(self)
-                self._thread.start()
-            else:
-                self._thread.wake()
-            return watched
+        watched = self._watched.get(key)
+        if watched is None:
+            if len(self._watched) >= MAX_WATCHED:
+                text = f"{MAX_WATCHED} different pages are viewed already"
+                raise TooMany(text, next="try again in a moment")
+            watched = self._watched[key] = make()
+        tab.watched = watched
+        if tab.line is None and watched.lines is not None:
+            tab.line = watched.lines.last
+        watched.tabs |= {tab}
+        watched.times.hurry()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, woken = loop, asyncio.Event()
+            self._wake = woken.set
+            self._task = loop.create_task(self._watch(woken))
+        self._wake()
 
-    def leave(self, watched: Watched, tab: Tab) -> None:
+    def leave(self, tab: Tab) -> None:
         """The tab is gone."""
-        with self._lock:
-            watched.tabs -= {tab}
-            watched.left_at = time.monotonic()
-            if self._thread is not None and not watched.tabs:
-                self._thread.wake()  # it knows then when to forget this
+        tab.watched.tabs -= {tab}
+        tab.watched.left_at = time.monotonic()
+        self._wake()
 
     def stop(self) -> None:
-        """Let the thread end, and its connections; it may still read something."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._watched.clear()
-        if thread is not None:
-            thread.wake()
+        """Let the task end, and its connections; called in any thread."""
+        self._watched.clear()
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(self._wake)
 
-    def forget(self, thread: _Reading) -> None:
-        """This thread has ended: the next tab starts another one."""
-        with self._lock:
-            if self._thread is thread:
-                self._thread = None
+    async def _watch(self, woken: asyncio.Event) -> None:
+        reading, thread = _Reading(*self._open), ThreadPoolExecutor(1, "pgflowd-watcher")
+        loop = asyncio.get_running_loop()
+        try:
+            while viewed := self._viewed():
+                woken.clear()
+                until = await loop.run_in_executor(thread, reading.turn, viewed)
+                heard = reading.socket
+                if heard is not None:
+                    loop.add_reader(heard, woken.set)
+                try:
+                    async with asyncio.timeout(until - time.monotonic()):
+                        await woken.wait()
+                except TimeoutError:
+                    pass
+                finally:
+                    if heard is not None:
+                        loop.remove_reader(heard)
+        finally:
+            self._loop = None if self._loop is loop else self._loop  # the next tab starts a task
+            thread.submit(reading.close)
+            thread.shutdown(wait=False)
 
-    def open_reading(self) -> Connection:
-        return self._open_reading()
-
-    def open_listening(self) -> Connection:
-        return self._open_listening()
-
-    def viewed(self, thread: _Reading) -> list[Watched] | None:
-        """What this thread reads, without what nobody has viewed for a while; None: it ends."""
-        with self._lock:
-            before = time.monotonic() - IDLE_S
-            self._watched = {
-                key: each
-                for key, each in self._watched.items()
-                if each.tabs or each.left_at > before
-            }
-            if self._thread is thread and not self._watched:
-                self._thread = None
-            if self._thread is not thread:
-                return None
-            return list(self._watched.values())
+    def _viewed(self) -> list[Watched]:
+        """What is read, without what nobody has viewed for a while."""
+        before = time.monotonic() - IDLE_S
+        for key, each in list(self._watched.items()):
+            if not each.tabs and each.left_at <= before:
+                self._watched.pop(key, None)
+        return list(self._watched.values())
 
 
-class _Reading(threading.Thread):
-    """The thread, from the first tab to the last."""
+class _Reading:
+    """Reads what is due, and hears of the runs that somebody views, on one connection each."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__(name="pgflowd-watcher", daemon=True)
-        self._watcher = watcher
-        self._listener = _Listener(watcher.open_listening)
+    def __init__(self, open_reading: Open, open_listening: Open) -> None:
+        self._open_reading, self._open_listening = open_reading, open_listening
         self._conn: Connection | None = None
-        self._woken, self._wakes = socket.socketpair()
-        self._woken.setblocking(False)
-        self._wakes.setblocking(False)
+        self._listening: Connection | None = None
+        self._channels = Channels()
         self._away_since: datetime | None = None
         self._pause_s = 0.0
         self._try_at = 0.0
         self._listen_at = 0.0
 
-    def wake(self) -> None:
-        with suppress(OSError):  # full: it is awake; closed: it has ended
-            self._wakes.send(b"!")
+    @property
+    def socket(self) -> int | None:
+        """On which notifications come."""
+        return None if self._listening is None else self._listening.pgconn.socket
 
-    def run(self) -> None:
-        try:
-            while (viewed := self._watcher.viewed(self)) is not None:
-                self._turn(viewed)
-        finally:
-            self._watcher.forget(self)
-            self._close()
-            self._listener.close()
-            self._woken.close()
-            self._wakes.close()
+    def close(self) -> None:
+        for conn in (self._conn, self._listening):
+            if conn is not None:
+                conn.pgconn.finish()
+        self._conn, self._listening, self._channels = None, None, Channels()
 
-    def _turn(self, viewed: list[Watched]) -> None:
-        """Read what is due, then wait until something is."""
-        now = time.monotonic()
-        if now >= self._try_at:
+    def turn(self, viewed: Sequence[Watched]) -> float:
+        """Read what is due; return when something will be, by the monotonic clock."""
+        if time.monotonic() >= self._try_at:
             try:
                 for each in sorted(viewed, key=lambda one: one.times.due_at):
                     if each.tabs and each.times.due_at <= time.monotonic():
                         self._read(each)
-                self._follow(viewed)
                 self._pause_s = 0.0
             except Exception as error:
                 self._away(viewed, error)
+            else:
+                self._hear(viewed)
         due = [each.times.due_at if each.tabs else each.left_at + IDLE_S for each in viewed]
-        until = max(min([*due, self._listener.follow_at]), self._try_at)
-        self._wait(viewed, until - time.monotonic())
+        return max(min([*due, self._channels.follow_at]), self._try_at)
 
     def _read(self, watched: Watched) -> None:
         if self._conn is None or self._conn.closed:
-            self._conn = self._watcher.open_reading()
+            self._conn = self._open_reading()
             self._away_since = None
         began = time.monotonic()
         try:
@@ -369,13 +370,11 @@ class _Reading(threading.Thread):
                 raise
             is_new = watched.fail(_known(error), datetime.now(UTC))
         watched.times.was_read(began, time.monotonic(), watched.every_s)
-        if is_new or not watched.was_read:
-            watched.was_read = True
-            watched.wake_tabs()
+        watched.tell(is_new)
 
-    def _follow(self, viewed: list[Watched]) -> None:
+    def _hear(self, viewed: Sequence[Watched]) -> None:
         """
-        Hear of the runs that are viewed; read at once what may have been missed before. Without it
+        Hear of the runs that are viewed; read soon what may have been missed before. Without it
         pages are read all the same, only less often.
         """
         if time.monotonic() < self._listen_at:
@@ -384,100 +383,40 @@ class _Reading(threading.Thread):
         for each in viewed:
             for run_id, with_output in each.followed.items():
                 wanted[run_id] = wanted.get(run_id, False) or with_output
-        try:
-            news = self._listener.follow(wanted)
-        except Exception as error:
-            self._deaf(error)
+        if self._listening is None and not wanted:
             return
+        try:
+            if self._listening is None:
+                self._listening = self._open_listening()
+            news = run_sync(self._listening, self._channels.follow(wanted))
+            with translated(self._listening):
+                heard = self._channels.heard(self._listening.notifies(timeout=0))
+        except Exception as error:  # whether the database is away, the next reading finds out
+            if self._listening is not None:
+                self._listening.pgconn.finish()
+            self._listening, self._channels = None, Channels()
+            self._listen_at = time.monotonic() + _MAX_RECONNECT_S
+            _known(error)
+            return
+        news |= {run_id for run_id, _, is_output in heard if not is_output}
         for each in viewed:
-            if news & set(each.followed):
+            if news & each.followed.keys():
                 each.times.hurry()
+            lines = [each.hear(run_id, payload) for run_id, payload, is_output in heard
+                     if is_output and run_id in each.followed]  # fmt: skip
+            if any(lines):
+                each.tell(True)
 
-    def _wait(self, viewed: list[Watched], max_s: float) -> None:
-        try:
-            heard = self._listener.wait(self._woken.fileno(), max_s)
-        except Exception as error:
-            self._deaf(error)
-            return
-        with suppress(BlockingIOError):
-            self._woken.recv(4096)
-        for run_id, payload, is_output in heard:
-            for each in viewed:
-                if run_id in each.followed:
-                    if not is_output:
-                        each.times.hurry()
-                    elif each.hear(run_id, payload):
-                        each.wake_tabs()
-
-    def _deaf(self, error: Exception) -> None:
-        """Hear nothing for a while. Whether the database is away, the next reading finds out."""
-        self._listener.close()
-        self._listen_at = time.monotonic() + _MAX_RECONNECT_S
-        _known(error)
-
-    def _away(self, viewed: list[Watched], error: Exception) -> None:
+    def _away(self, viewed: Sequence[Watched], error: Exception) -> None:
         """The database is gone: say so, and try again in a moment."""
-        self._close()
-        self._listener.close()
+        self.close()
         self._pause_s = doubled_s(self._pause_s, _MIN_RECONNECT_S, _MAX_RECONNECT_S)
         self._try_at = time.monotonic() + self._pause_s
         self._away_since = self._away_since or datetime.now(UTC)
         known = _known(error)
         for each in viewed:
             each.times.hurry()
-            if each.fail(known, self._away_since) or not each.was_read:
-                each.was_read = True
-                each.wake_tabs()
-
-    def _close(self) -> None:
-        if self._conn is not None:
-            self._conn.pgconn.finish()
-        self._conn = None
-
-
-class _Listener:
-    """Hears of the runs that somebody views, on one connection for all tabs."""
-
-    def __init__(self, open: Open) -> None:
-        self._open = open
-        self._conn: Connection | None = None
-        self._channels = Channels()
-
-    def close(self) -> None:
-        """Hear nothing more; the next call of `follow` connects again."""
-        if self._conn is not None:
-            self._conn.pgconn.finish()
-        self._conn, self._channels = None, Channels()
-
-    @property
-    def follow_at(self) -> float:
-        """When to call `follow` again, by the monotonic clock."""
-        return self._channels.follow_at
-
-    def follow(self, wanted: Mapping[UUID, bool]) -> set[UUID]:
-        """Hear of these runs from now on, and perhaps of their output; return those to read now."""
-        if self._conn is None:
-            if not wanted:
-                return set()
-            self._conn = self._open()
-        return run_sync(self._conn, self._channels.follow(wanted))
-
-    def wait(self, wake: int, max_s: float) -> list[Heard]:
-        """Wait for a notification, or until somebody writes to `wake`."""
-        if heard := self._heard():
-            return heard
-        poll = select.poll()  # unlike select it knows large descriptors
-        poll.register(wake, select.POLLIN)
-        if self._conn is not None:
-            poll.register(self._conn.pgconn.socket, select.POLLIN)
-        poll.poll(max(max_s, 0.0) * 1000)
-        return self._heard()
-
-    def _heard(self) -> list[Heard]:
-        if self._conn is None:
-            return []
-        with translated(self._conn):
-            return self._channels.heard(self._conn.notifies(timeout=0))
+            each.tell(each.fail(known, self._away_since))
 
 
 def _known(error: Exception) -> PgflowdError:

@@ -239,11 +239,10 @@ def has_room(web):
         return answer.status_code == 200
 
 
-class Endless:
-    """A page that always has something new."""
+class Endless(Tab):
+    """A tab of a page that always has something new."""
 
-    def __init__(self):
-        self.tab, self.watched = Tab(), Watched()
+    watched = Watched()
 
     def take(self):
         return b"data: x\n\n", None
