@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
+import psycopg
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, Router
@@ -23,12 +25,15 @@ from starlette.types import Receive, Scope, Send
 
 from pgflowd.core.documents import versioned
 from pgflowd.core.payloads import Payloads
+from pgflowd.core.redact import one_line
 from pgflowd.core.timeline import is_position
+from pgflowd.db import schema
+from pgflowd.db.client_connections import IdleConnections
+from pgflowd.db.connection import Limits, connect, is_pooled
 from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
 from pgflowd.db.run_search import find_run
-from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError
-from pgflowd.web import answers
+from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError, Unreachable
 from pgflowd.web.actions import (
     ACTIONS,
     ActionRequest,
@@ -39,17 +44,26 @@ from pgflowd.web.actions import (
     decoded,
     do_to_many,
 )
-from pgflowd.web.answers import THEMES, TIMES, back_of, leaver_of, look_of, root_of, wants_json
 from pgflowd.web.assets import asset
 from pgflowd.web.auth import own_path, see_other
-from pgflowd.web.connections import Connection, Connections
 from pgflowd.web.event_stream import PARAMETERS, Live
+from pgflowd.web.guard import JSON, KEPT_FOR_EVER, as_json, download
 from pgflowd.web.pages import PAGES, Page, PageRequest
-from pgflowd.web.pages.page import read_frame
+from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import whole_value
-from pgflowd.web.rendering import render
+from pgflowd.web.rendering import (
+    THEMES,
+    TIMES,
+    View,
+    back_of,
+    leaver_of,
+    look_of,
+    render,
+    root_of,
+    view_of,
+    wants_json,
+)
 from pgflowd.web.request_checks import actor_of, read_form, type_of
-from pgflowd.web.views import View, view_of
 
 API = "/api/1"
 _PAGE_CONNECTIONS = 4
@@ -121,7 +135,7 @@ class Dashboard:
 
     async def _json(self, page: Page, request: Request) -> Response:
         view = self._view(page, request)
-        return answers.document(await self._call(view, lambda conn: versioned(view.read(conn))))
+        return as_json(await self._call(view, lambda conn: versioned(view.read(conn))))
 
     async def _stream(self, page: Page, request: Request) -> Any:
         return self.live.page(request, self._view(page, request, PARAMETERS))
@@ -162,7 +176,7 @@ class Dashboard:
             raise bad_field(f"there is no field '{unknown[0]}' here", known)
         done = await self._call_operator(request, fields, action.act)
         if wants_json(request):
-            return answers.document(versioned(done.document))
+            return as_json(versioned(done.document))
         return see_other(request.scope, done.to)
 
     async def _many(self, request: Request) -> Response:
@@ -171,7 +185,7 @@ class Dashboard:
         act = partial(do_to_many, at_once=at_once)
         became = await self._call_operator(request, fields, act)
         if at_once:
-            return answers.document(versioned(became))
+            return as_json(versioned(became))
         template = f"many_{'chosen' if isinstance(became, ChosenRuns) else 'changed'}.html"
 
         def work(conn: Connection) -> str:
@@ -214,7 +228,7 @@ class Dashboard:
 
         def work(conn: Connection) -> Response:
             name, value = whole_value(PageRequest(conn, words, query))
-            return answers.download(self._payloads.show(value), name)
+            return download(self._payloads.show(value), name)
 
         return await self.connections.call(work)
 
@@ -222,7 +236,7 @@ class Dashboard:
         found = asset(request.path_params["name"])
         if found is None:
             raise PgflowdError(f"there is no file {request.path_params['name']}", code="E507")
-        return Response(found.body, headers=answers.KEPT_FOR_EVER, media_type=found.type)
+        return Response(found.body, headers=KEPT_FOR_EVER, media_type=found.type)
 
 
 async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
@@ -231,7 +245,7 @@ async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _fields(request: Request, repeated: str = "") -> Fields:
     """The fields of a JSON object, or of a form; only one may be there more than once."""
-    if type_of(request) == answers.JSON:
+    if type_of(request) == JSON:
         values = decoded(await request.body() or b"{}", "the body")
         if not isinstance(values, dict):
             raise bad_field("the body must be a JSON object, with the fields as its keys")
@@ -245,3 +259,74 @@ async def _fields(request: Request, repeated: str = "") -> Fields:
         else:
             fields[name] = value
     return Fields(fields)
+
+
+# The few connections that requests share, each used by one of them at a time. Requests are answered
+# by asyncio, and the database is read in threads, by the functions that the commands call too.
+T = TypeVar("T")
+STATEMENT_S = 2.0  # no page needs longer; a database that does is too busy for pages
+FREE_S = 2.0  # so long a request waits for a connection
+_LIMITS = Limits(connect_s=5.0, statement_s=STATEMENT_S, lock_s=1.0)
+NAME = "pgflowd web"
+
+
+_IN_THE_WAY = (
+    psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
+)  # fmt: skip
+
+
+class Connections:
+    """At most `most` connections to one database, opened when they are needed."""
+
+    def __init__(self, url: str, most: int, *, read_only: bool) -> None:
+        self._url = url
+        self._is_read_only = read_only
+        self._places = asyncio.Semaphore(most)
+        self._idle: IdleConnections[Connection] = IdleConnections()
+
+    async def call(self, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns; it is called with a connection, in a thread."""
+        try:
+            await asyncio.wait_for(self._places.acquire(), FREE_S)
+        except TimeoutError:
+            text = f"no connection to the database was free for {FREE_S:g} seconds"
+            raise Unreachable(text, next="try again in a moment") from None
+        try:
+            return await asyncio.to_thread(self._work, work)
+        except _IN_THE_WAY as error:
+            text = f"the database did not answer in time: {one_line(str(error), 200)}"
+            next = "try again in a moment; `pgflowd doctor database` names old transactions"
+            raise Unreachable(text, next=next) from None
+        finally:
+            self._places.release()
+
+    def _work(self, work: Callable[[Connection], T]) -> T:
+        conn = self._idle.take() or self.open()
+        try:
+            result = work(conn)
+        except BaseException:
+            if not (conn.autocommit and not conn.broken and self._idle.keep(conn)):
+                conn.pgconn.finish()
+            raise
+        if not self._idle.keep(conn):
+            conn.pgconn.finish()
+        return result
+
+    def open(self) -> Connection:
+        """Open a connection; the caller closes it. E302 or E303 for another schema than ours."""
+        conn = connect(self._url, name=NAME, limits=_LIMITS)
+        try:
+            with suppress(AccessDenied):  # of a role that may not see which it is
+                schema.require(conn)
+        except BaseException:
+            conn.pgconn.finish()
+            raise
+        if self._is_read_only and not is_pooled(conn):  # a pooler would pass it on to others
+            conn.execute("set default_transaction_read_only = on")
+        return conn
+
+    def close(self) -> None:
+        """Close those that nobody uses."""
+        self._idle.closed = True
+        while conn := self._idle.take():
+            conn.pgconn.finish()

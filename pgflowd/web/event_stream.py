@@ -29,10 +29,10 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import counted
 from pgflowd.core.timeline import mark, sent_before, unsent
-from pgflowd.web import answers
 from pgflowd.web.fragments import FRAGMENT, Change, Line, event
+from pgflowd.web.guard import as_json, error_response
+from pgflowd.web.rendering import View
 from pgflowd.web.request_checks import NotLoggedIn, Refused
-from pgflowd.web.views import View
 from pgflowd.web.watcher import Open, Tab, WatchedPage, WatchedRun, Watcher
 
 HEARTBEAT_S = 15.0
@@ -248,7 +248,7 @@ class Live:
                 return _later(request, "the page was not read in time")
         changes = [(each.kind, each.data) for each in tab.changes()]
         last = self.watcher.numbers.id(tab.number)
-        return answers.document({"id": last, "now": tab.watched.now, "changes": changes})
+        return as_json({"id": last, "now": tab.watched.now, "changes": changes})
 
     def _enter(self, request: Request, view: View) -> PageTab:
         """A tab that views the page, and has what it says that it has."""
@@ -295,4 +295,4 @@ def _later(request: Request, text: str) -> Response:
         HTTPStatus.SERVICE_UNAVAILABLE, text, code="E301", next="try again in a moment",
         headers={"Retry-After": str(LATER_S)},
     )  # fmt: skip
-    return answers.error_response(request.scope, error)
+    return error_response(request.scope, error)

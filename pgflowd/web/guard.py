@@ -1,28 +1,32 @@
 """
 Stands around the dashboard: checks each request, finds its user, and limits what it may take.
 
-Every answer leaves with the headers of `answers`, those of errors too. An exception becomes a page
+Every answer leaves with our headers, those of errors too. An exception becomes a page
 with a number, which is in the log beside its traceback.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 import traceback
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pgflowd.core.exit_codes import ExitCode, exit_for
 from pgflowd.core.redact import one_line
 from pgflowd.errors import Bug, ConfigError, PgflowdError
-from pgflowd.web import answers
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
+from pgflowd.web.rendering import back_of, look_of, render, root_of, wants_json
 from pgflowd.web.request_checks import (
     NotLoggedIn,
     Records,
@@ -130,7 +134,7 @@ class Guard:
         if answer.has_begun:
             return  # the server closes the connection, so nobody takes it for a whole answer
         scope = answer.scope
-        response = answers.error_response(scope, error)
+        response = error_response(scope, error)
         if is_last and str(scope.get("http_version", "1.1")).startswith("1"):
             response.headers["Connection"] = "close"
         await response(scope, receive, answer.send)
@@ -162,9 +166,82 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in answers.headers_of(headers.get("cache-control")).items():
+            for name, value in headers_of(headers.get("cache-control")).items():
                 headers.setdefault(name, value)
             if headers.get("content-type", "").startswith(_STREAM):
                 headers["X-Accel-Buffering"] = "no"  # a proxy passes events on at once
                 self._open.discard(self)
         await self._send(message)
+
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types pgflowd"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+NOT_KEPT = {"Cache-Control": "no-store"}
+KEPT_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+_STATUSES = {
+    ExitCode.USAGE: HTTPStatus.BAD_REQUEST,
+    ExitCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ExitCode.REFUSED: HTTPStatus.CONFLICT,
+    ExitCode.DENIED: HTTPStatus.FORBIDDEN,
+    ExitCode.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    ExitCode.TRY_LATER: HTTPStatus.SERVICE_UNAVAILABLE,
+    ExitCode.CONFIG: HTTPStatus.SERVICE_UNAVAILABLE,  # the schema is older, for example
+    ExitCode.NO: HTTPStatus.CONFLICT,
+    ExitCode.TIMED_OUT: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+JSON = "application/json"
+
+
+def status_of(error: PgflowdError) -> HTTPStatus:
+    """The status of an answer that is an error: the commands' exit code for it, translated."""
+    if isinstance(error, Refused):
+        return error.status
+    return _STATUSES.get(exit_for(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def headers_of(cache_control: str | None = None) -> dict[str, str]:
+    """The headers that every answer has."""
+    return {**SECURITY_HEADERS, **({} if cache_control else NOT_KEPT)}
+
+
+def as_json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """An answer with JSON."""
+    return Response(json.dumps(value, ensure_ascii=False), status, media_type=JSON)
+
+
+def download(value: Any, name: str) -> Response:
+    """JSON as a file, which no browser shows as a page of ours."""
+    answer = as_json(value)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    answer.headers["Content-Security-Policy"] = "sandbox"
+    return answer
+
+
+def error_response(scope: Scope, error: PgflowdError) -> Response:
+    """An error as the commands print it: a list under `errors`, or a page."""
+    status, request = status_of(error), Request(scope)
+    if wants_json(request):
+        keys = ("code", "place", "text", "next")
+        errors = [{key: getattr(problem, key) for key in keys} for problem in error.problems]
+        answer = as_json({"errors": errors}, status)
+    else:
+        html = render(
+            "error.html", root=root_of(request), status=status, problems=error.problems,
+            look=look_of(request), back=back_of(request), command=["pgflowd", "doctor"],
+        ).html  # fmt: skip
+        answer = HTMLResponse(html, status)
+    if isinstance(error, Refused):
+        answer.headers.update(error.headers)
+    return answer

@@ -9,7 +9,7 @@ whole. Fragments do not nest.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from jinja2.filters import do_forceescape
+from starlette.requests import Request
 
 from pgflowd.core import verbs
 from pgflowd.core.documents.columns import headings
@@ -29,13 +30,16 @@ from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.documents.waits import ListedSignal, SavedCheckpoint
 from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.payloads import Payloads
 from pgflowd.core.statuses import Marks, Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import ends_by, reason, wait_text
-from pgflowd.errors import TITLES
+from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.web import svg
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.assets import address_of
+from pgflowd.web.pages import Page, PageRequest
+from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import STATUSES
 from pgflowd.web.text import (
     JsonBranch,
@@ -204,3 +208,113 @@ _environment.globals.update(
         "stalled": headings(StalledTask),
     },
 )  # fmt: skip
+
+
+# What a request tells about the page that answers it: where it is, and how it shall look.
+THEMES, TIMES = ("light", "dark"), ("local",)
+
+
+def root_of(request: Request) -> str:
+    """The path below which the dashboard is mounted."""
+    return str(request.scope.get("root_path", ""))
+
+
+def back_of(request: Request) -> str:
+    """The address of this page below the dashboard's, with its parameters."""
+    path = request.scope["path"].removeprefix(root_of(request)) or "/"
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+def look_of(request: Request) -> Look:
+    """How the user wants pages to look, as cookies say."""
+    theme, times = request.cookies.get("theme", ""), request.cookies.get("times", "")
+    return Look(theme if theme in THEMES else "", times if times in TIMES else "")
+
+
+def leaver_of(request: Request) -> str:
+    """The name of who can log out."""
+    user = getattr(request.state, "user", None)
+    return str(user.name) if user is not None and user.may_leave else ""
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the answer is for a program or a script."""
+    path = str(request.scope["path"]).removeprefix(root_of(request))
+    return path.startswith(("/api/", "/live/", "/fragments/"))
+
+
+# What somebody looks at: a page with its words and parameters, and how it is shown to them.
+#
+# Equal views show the same, so the watcher reads and renders one of them for all tabs. The page
+# itself and its live updates are read and rendered here, by the same functions.
+@dataclass(frozen=True)
+class View:
+    """A page as somebody sees it."""
+
+    page: Page = field(compare=False)  # path, words and parameters say which
+    path: str
+    words: tuple[tuple[str, str], ...]  # of the path
+    query: tuple[tuple[str, str], ...]
+    root: str  # the path below which the dashboard is mounted
+    read_only: str  # why there are no forms of actions; empty: there are
+    payloads: Payloads = field(compare=False, default=Payloads())  # the same for all
+
+    @property
+    def shows_output(self) -> bool:
+        """Whether it shows what the handlers of a run print from now on."""
+        return ("view", "output") in self.query
+
+    @property
+    def shows_daemons(self) -> bool:
+        """Whether it shows what daemons tell of themselves."""
+        return self.path.startswith("/daemons")
+
+    def read(self, conn: Connection) -> Any:
+        """Read the document, with its values as they may be shown."""
+        return self.payloads.of(self.page.read(self._asked(conn)))
+
+    def read_with(self, conn: Connection, shown: Collection[str]) -> tuple[Any, Collection[str]]:
+        """Read the document, with the rows that are shown if it is a list; and which it added."""
+        if self.page.with_rows is None or not shown:
+            return self.read(conn), ()
+        document = self.page.read(self._asked(conn))
+        document, others = self.page.with_rows(conn, document, shown)
+        return self.payloads.of(document), others
+
+    def render(self, conn: Connection, document: Any, **more: Any) -> Rendered:
+        """The page that shows a document. What `more` says is in no fragment."""
+        asked, frame = self._asked(conn), None if conn is None else read_frame(conn)
+        rendered = render(
+            self.page.template, root=self.root, doc=document, query=asked.query, frame=frame,
+            command=self.page.command(asked), may_act=not self.read_only,
+            read_only=self.read_only, **more,
+        )  # fmt: skip
+        rendered.now = None if frame is None else frame.now
+        return rendered
+
+    def _asked(self, conn: Connection) -> PageRequest:
+        return PageRequest(conn, dict(self.words), dict(self.query))
+
+
+def view_of(page: Page, request: Request, payloads: Payloads, others: Collection[str] = ()) -> View:
+    """
+    The view that is asked for. An unknown or repeated parameter is an error, except those of
+    `others`, which are left out.
+    """
+    chosen, given = page.chosen(request.query_params.get("view")), request.query_params
+    query = []
+    for name in given:
+        if name in others:
+            continue
+        if name not in chosen.parameters:
+            known = ", ".join(sorted(chosen.parameters)) or "no parameters"
+            text = f"this page has no parameter '{name}'"
+            raise PgflowdError(text, code="E506", next=f"it has {known}")
+        if (times := len(given.getlist(name))) > 1 and name not in chosen.lists:
+            raise PgflowdError(f"the parameter '{name}' is given {times} times", code="E506")
+        query.append((name, ",".join(given.getlist(name))))
+    words = tuple((name, str(word)) for name, word in request.path_params.items())
+    root = str(request.scope.get("root_path", ""))
+    read_only = request.state.read_only
+    return View(chosen, chosen.path, words, tuple(sorted(query)), root, read_only, payloads)

@@ -26,10 +26,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.settings.sections import LoggingSettings, WebSettings
-from pgflowd.web import answers
 from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import LOGINS, Asked, FindUser
-from pgflowd.web.guard import Guard
+from pgflowd.web.guard import Guard, headers_of
 from pgflowd.web.login_files import LoginFile, read_secret
 from pgflowd.web.request_checks import MAX_HEAD_BYTES, Records, StandardRecords
 
@@ -228,7 +227,7 @@ class _Protocol(HttpToolsProtocol):
         body = f"{text}\n".encode()
         headers = {
             "Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)),
-            "Connection": "close", **answers.headers_of(),
+            "Connection": "close", **headers_of(),
         }  # fmt: skip
         lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -32,11 +32,10 @@ from pgflowd.db.performing import run_sync
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import RunEvents
 from pgflowd.errors import AccessDenied, Bug, NotFound, PgflowdError, Unreachable
-from pgflowd.web.connections import Connection
 from pgflowd.web.fragments import Fragments, Line, Numbers, OutputLines
-from pgflowd.web.rendering import render
+from pgflowd.web.pages.page import Connection
+from pgflowd.web.rendering import View, render
 from pgflowd.web.text import iso
-from pgflowd.web.views import View
 
 # When a document is read again. Pure: the time is an argument.
 MIN_S = 0.25  # after a notification: at most four readings a second
@@ -240,10 +239,6 @@ _MIN_RECONNECT_S, _MAX_RECONNECT_S = 0.25, 2.0
 log = logging.getLogger(__name__)
 
 
-class TooMany(Unreachable):
-    """Too many different pages are viewed at once."""
-
-
 class Watcher:
     """All that is viewed; and the task that has it read, from the first tab to the last."""
 
@@ -260,7 +255,7 @@ class Watcher:
         if watched is None:
             if len(self._watched) >= MAX_WATCHED:
                 text = f"{MAX_WATCHED} different pages are viewed already"
-                raise TooMany(text, next="try again in a moment")
+                raise Unreachable(text, next="try again in a moment")
             watched = self._watched[key] = make()
         tab.watched = watched
         if tab.line is None and watched.lines is not None:

@@ -9,7 +9,7 @@ import pytest
 from support.covers import covers
 from support.dashboard import Log, Running, running
 
-from pgflowd.web.answers import SECURITY_HEADERS
+from pgflowd.web.guard import SECURITY_HEADERS
 from pgflowd.web.request_checks import Refusals
 
 HOST = "Host: localhost"
