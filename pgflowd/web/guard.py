@@ -166,7 +166,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in headers_of(headers.get("cache-control")).items():
+            for name, value in OUR_HEADERS.items():
                 headers.setdefault(name, value)
             if headers.get("content-type", "").startswith(_STREAM):
                 headers["X-Accel-Buffering"] = "no"  # a proxy passes events on at once
@@ -174,7 +174,7 @@ class _Answer:
         await self._send(message)
 
 
-SECURITY_HEADERS = {
+OUR_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -184,8 +184,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",  # but of the few files that pages load
 }
-NOT_KEPT = {"Cache-Control": "no-store"}
 KEPT_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 _STATUSES = {
@@ -204,18 +204,6 @@ _STATUSES = {
 JSON = "application/json"
 
 
-def status_of(error: PgflowdError) -> HTTPStatus:
-    """The status of an answer that is an error: the commands' exit code for it, translated."""
-    if isinstance(error, Refused):
-        return error.status
-    return _STATUSES.get(exit_for(error), HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-def headers_of(cache_control: str | None = None) -> dict[str, str]:
-    """The headers that every answer has."""
-    return {**SECURITY_HEADERS, **({} if cache_control else NOT_KEPT)}
-
-
 def as_json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """An answer with JSON."""
     return Response(json.dumps(value, ensure_ascii=False), status, media_type=JSON)
@@ -231,7 +219,11 @@ def download(value: Any, name: str) -> Response:
 
 def error_response(scope: Scope, error: PgflowdError) -> Response:
     """An error as the commands print it: a list under `errors`, or a page."""
-    status, request = status_of(error), Request(scope)
+    # the commands' exit code for it, translated
+    status = _STATUSES.get(exit_for(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+    request, headers = Request(scope), {}
+    if isinstance(error, Refused):
+        status, headers = error.status, error.headers
     if wants_json(request):
         keys = ("code", "place", "text", "next")
         errors = [{key: getattr(problem, key) for key in keys} for problem in error.problems]
@@ -242,6 +234,5 @@ def error_response(scope: Scope, error: PgflowdError) -> Response:
             look=look_of(request), back=back_of(request), command=["pgflowd", "doctor"],
         ).html  # fmt: skip
         answer = HTMLResponse(html, status)
-    if isinstance(error, Refused):
-        answer.headers.update(error.headers)
+    answer.headers.update(headers)
     return answer

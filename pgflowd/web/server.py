@@ -28,7 +28,7 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.settings.sections import LoggingSettings, WebSettings
 from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import LOGINS, Asked, FindUser
-from pgflowd.web.guard import Guard, headers_of
+from pgflowd.web.guard import OUR_HEADERS, Guard
 from pgflowd.web.login_files import LoginFile, read_secret
 from pgflowd.web.request_checks import MAX_HEAD_BYTES, Records, StandardRecords
 
@@ -227,7 +227,7 @@ class _Protocol(HttpToolsProtocol):
         body = f"{text}\n".encode()
         headers = {
             "Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)),
-            "Connection": "close", **headers_of(),
+            "Connection": "close", **OUR_HEADERS,
         }  # fmt: skip
         lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -9,7 +9,7 @@ import pytest
 from support.covers import covers
 from support.dashboard import Log, Running, running
 
-from pgflowd.web.guard import SECURITY_HEADERS
+from pgflowd.web.guard import OUR_HEADERS
 from pgflowd.web.request_checks import Refusals
 
 HOST = "Host: localhost"
@@ -74,7 +74,7 @@ def test_it_is_refused_and_the_connection_ends(open_to_all, what):
     assert answer.count("HTTP/1.1 ") == 1
     lower = answer.lower()
     assert "connection: close\r\n" in lower
-    for name, value in SECURITY_HEADERS.items():
+    for name, value in OUR_HEADERS.items():
         assert f"{name}: {value}\r\n".lower() in lower
     assert "cache-control: no-store\r\n" in lower
 
