@@ -44,7 +44,7 @@ from pgflowd.web.actions import (
     decoded,
     do_to_many,
 )
-from pgflowd.web.assets import asset
+from pgflowd.web.assets import BY_ADDRESS
 from pgflowd.web.auth import own_path, see_other
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.guard import JSON, KEPT_FOR_EVER, as_json, download
@@ -233,7 +233,7 @@ class Dashboard:
         return await self.connections.call(work)
 
     async def _asset(self, request: Request) -> Response:
-        found = asset(request.path_params["name"])
+        found = BY_ADDRESS.get(f"assets/{request.path_params['name']}")
         if found is None:
             raise PgflowdError(f"there is no file {request.path_params['name']}", code="E507")
         return Response(found.body, headers=KEPT_FOR_EVER, media_type=found.type)

@@ -42,7 +42,6 @@ from pgflowd.web.pages import Page, PageRequest
 from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import STATUSES
 from pgflowd.web.text import (
-    JsonBranch,
     as_id,
     iso,
     number,
@@ -141,16 +140,6 @@ def command_line(words: Iterable[str]) -> str:
     return shown(shlex.join(words))
 
 
-def with_page(query: Mapping[str, str], after: str) -> dict[str, str]:
-    """The parameters of the next page."""
-    return {**query, "after": after}
-
-
-def part_query(whose: Mapping[str, Any], branch: JsonBranch) -> dict[str, Any]:
-    """The parameters of the address of a part of a value."""
-    return {**whose, "path": branch.pointer, "start": branch.next}
-
-
 def word_of(key: str) -> str:
     """A key of a document as people read it."""
     return shown(key.replace("_", " "), 60)
@@ -168,17 +157,13 @@ def number_of(document: Mapping[str, Any], key: str) -> str:
     return f"{value:,.6g}" if is_number(value) else DASH
 
 
-def _source(name: str) -> str:
-    return (_TEMPLATES / name).read_text("utf-8")
-
-
 def _visible(value: Any) -> Any:
     """What an expression of a template gives, without characters that a browser obeys or hides."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 _environment = Environment(
-    loader=FunctionLoader(_source),
+    loader=FunctionLoader(lambda name: (_TEMPLATES / name).read_text("utf-8")),
     autoescape=True,
     finalize=_visible,
     undefined=StrictUndefined,
@@ -197,9 +182,9 @@ _environment.globals.update(
     statuses=tuple(RunStatus), started=Outcome.STARTED,
     asset=address_of, address=address, navigation=NAVIGATION, letters=LETTERS,
     seconds_between=seconds_between, database_text=database_text,
-    reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by, with_page=with_page,
+    reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
-    part_query=part_query, svg=svg, marks=Marks, verbs=verbs, many_verbs=MANY_VERBS,
+    svg=svg, marks=Marks, verbs=verbs, many_verbs=MANY_VERBS,
     offered=offered, flags_for=flags_for, headings={
         "attempt": headings(Attempt), "checkpoint": headings(SavedCheckpoint),
         "daemon": headings(ListedDaemon), "dead": headings(DeadLetter),
@@ -252,8 +237,7 @@ def wants_json(request: Request) -> bool:
 class View:
     """A page as somebody sees it."""
 
-    page: Page = field(compare=False)  # path, words and parameters say which
-    path: str
+    page: Page
     words: tuple[tuple[str, str], ...]  # of the path
     query: tuple[tuple[str, str], ...]
     root: str  # the path below which the dashboard is mounted
@@ -268,7 +252,7 @@ class View:
     @property
     def shows_daemons(self) -> bool:
         """Whether it shows what daemons tell of themselves."""
-        return self.path.startswith("/daemons")
+        return self.page.path.startswith("/daemons")
 
     def read(self, conn: Connection) -> Any:
         """Read the document, with its values as they may be shown."""
@@ -317,4 +301,4 @@ def view_of(page: Page, request: Request, payloads: Payloads, others: Collection
     words = tuple((name, str(word)) for name, word in request.path_params.items())
     root = str(request.scope.get("root_path", ""))
     read_only = request.state.read_only
-    return View(chosen, chosen.path, words, tuple(sorted(query)), root, read_only, payloads)
+    return View(chosen, words, tuple(sorted(query)), root, read_only, payloads)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -126,35 +126,21 @@ def _member(member: ValueMember, above: Path, budget: list[int]) -> JsonBranch:
 
 
 def _branch(value: Any, path: Path, deepest: int, budget: list[int]) -> JsonBranch:
-    if not isinstance(value, dict | list):
-        text = json.dumps(value, ensure_ascii=False)
-        if len(text) > MAX_TEXT:
-            return JsonBranch(
-                "string", f"{text[:MAX_TEXT]} … {size(len(value))}", path, is_cut=True
-            )
-        return JsonBranch(_kind(value), text, path)
-    kind = "object" if isinstance(value, dict) else "array"
-    room = 0 if len(path) >= deepest else budget[0]
-    budget[0] -= min(room, len(value))
-    members = [
-        (name, _branch(member, (*path, name), deepest, budget))
-        for name, member in _some(value, room)
-    ]
-    return JsonBranch(kind, "", path, len(value), members, len(members) < len(value))
-
-
-def _some(value: dict[str, Any] | list[Any], most: int) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return islice(value.items(), most)
-    return islice(((str(index), each) for index, each in enumerate(value)), most)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    return "string" if isinstance(value, str) else "number"
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        room = 0 if len(path) >= deepest else budget[0]
+        budget[0] -= min(room, len(value))
+        members = [
+            (str(name), _branch(member, (*path, str(name)), deepest, budget))
+            for name, member in islice(pairs, room)
+        ]
+        kind = "object" if isinstance(value, dict) else "array"
+        return JsonBranch(kind, "", path, len(value), members, len(members) < len(value))
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > MAX_TEXT:
+        return JsonBranch("string", f"{text[:MAX_TEXT]} … {size(len(value))}", path, is_cut=True)
+    kinds = {type(None): "null", bool: "boolean", str: "string"}
+    return JsonBranch(kinds.get(type(value), "number"), text, path)
 
 
 def pointer_of(path: Sequence[str]) -> str:

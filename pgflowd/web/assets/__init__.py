@@ -14,38 +14,24 @@ from typing import NamedTuple
 class Asset(NamedTuple):
     """A file that pages load."""
 
+    address: str  # below the address of the dashboard
     type: str
     body: bytes
 
 
-_TYPES = {
-    "pgflowd.css": "text/css; charset=utf-8",
-    "pgflowd.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
+def _asset(name: str, type: str) -> Asset:
+    body, (stem, _, ending) = (files(__name__) / name).read_bytes(), name.rpartition(".")
+    return Asset(f"assets/{stem}.{hashlib.sha256(body).hexdigest()[:12]}.{ending}", type, body)
+
+
+_BY_NAME = {
+    "pgflowd.css": _asset("pgflowd.css", "text/css; charset=utf-8"),
+    "pgflowd.js": _asset("pgflowd.js", "text/javascript; charset=utf-8"),
+    "icon.svg": _asset("icon.svg", "image/svg+xml"),
 }
-
-
-def _read() -> dict[str, Asset]:
-    folder = files("pgflowd.web.assets")
-    return {name: Asset(type, (folder / name).read_bytes()) for name, type in _TYPES.items()}
-
-
-def _hashed(name: str, asset: Asset) -> str:
-    stem, _, ending = name.rpartition(".")
-    return f"{stem}.{hashlib.sha256(asset.body).hexdigest()[:12]}.{ending}"
-
-
-_BY_NAME = _read()
-_HASHED = {_hashed(name, asset): name for name, asset in _BY_NAME.items()}
-_ADDRESSES = {name: f"assets/{hashed}" for hashed, name in _HASHED.items()}
+BY_ADDRESS = {each.address: each for each in _BY_NAME.values()}
 
 
 def address_of(name: str) -> str:
-    """Where a page loads it from, below the address of the dashboard."""
-    return _ADDRESSES[name]
-
-
-def asset(hashed: str) -> Asset | None:
-    """The file of an address; None for any other name."""
-    name = _HASHED.get(hashed)
-    return None if name is None else _BY_NAME[name]
+    """Where a page loads it from."""
+    return _BY_NAME[name].address

@@ -109,7 +109,7 @@ def refused(name: str, value: str, expected: str) -> PgflowdError:
     return PgflowdError(text, code="E506", next=f"it must be {expected}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Page:
     """A page, and the document below the same path of the API."""
 
@@ -155,26 +155,12 @@ class Page:
 
 
 # What every page has around its content: the time, and what the navigation says.
-MAX_PROBLEMS = 10  # that are shown above each page; the page of daemons has all
-
-
-@dataclass(frozen=True)
-class DaemonProblem:
-    """Something that is wrong with a daemon of some machine."""
-
-    daemon: ListedDaemon
-    text: str
-    code: str | None = None
-    next: str | None = None
-    flow: str | None = None
-
-
 @dataclass(frozen=True)
 class PageFrame:
     """It was read together with the document of the page."""
 
     now: datetime  # by the database's clock
-    problems: Sequence[DaemonProblem] = ()
+    problems: Sequence[Mapping[str, Any]] = ()  # with the daemon of each
     counts: Mapping[str, int] = field(default_factory=dict)  # by the path of a page
 
 
@@ -185,15 +171,14 @@ def read_frame(conn: Connection) -> PageFrame:
         "/inbox": found.people + found.quarantined, "/stalled": found.stalled, "/dead": found.dead,
         "/daemons": sum(daemon.is_silent for daemon in daemons),
     }  # fmt: skip
-    return PageFrame(now, list(problems_of(daemons)), counts)
+    return PageFrame(now, list(_problems_of(daemons)), counts)
 
 
-def problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[DaemonProblem]:
+def _problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[dict[str, Any]]:
     """What is wrong with daemons; of one that is silent only that, since the rest is old."""
-    alone = is_alone(daemons)
     for daemon in daemons:
+        problems: Sequence[Mapping[str, Any]] = daemon.problems
         if daemon.is_silent:
-            yield DaemonProblem(daemon, silence(daemon, is_alone=alone))
-            continue
-        for one in daemon.problems:
-            yield DaemonProblem(daemon, **one)
+            problems = [{"text": silence(daemon, is_alone=is_alone(daemons))}]
+        for one in problems:
+            yield {"daemon": daemon, "code": None, "next": None, "flow": None, **one}
