@@ -43,13 +43,11 @@ from pgflowd.db import operations
 from pgflowd.db.flows import check_input
 from pgflowd.db.history import failed_attempts
 from pgflowd.db.operations import Operation, perform
-from pgflowd.db.performing import run_sync
-from pgflowd.db.query import execute
-from pgflowd.db.run_search import find_run, flow_slugs, runs_by_id, search_runs
+from pgflowd.db.run_search import flow_slugs, runs_by_id, search_runs
 from pgflowd.db.runs import AT_ONCE, change_many
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
-from pgflowd.web.pages.page import Connection, PageRequest
+from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
 from pgflowd.web.pages.tasks import STALE_S
 
@@ -72,7 +70,6 @@ def _in_words(shown: str) -> str:
     return f"{word}, with attempt {token} as the last that failed" if token else word
 
 
-_SHOWN = Payloads()
 _LAST_DIGITS = 8  # of a run, that somebody types who deletes it
 _LEASE_S = 2 * 3600.0  # of what a person claims who names none
 _MAX_NUMBER = 2**63 - 1
@@ -145,19 +142,13 @@ def decoded(text: bytes, what: str) -> Any:
         raise bad_field(f"{what} is nested too deeply") from None
 
 
-@dataclass(frozen=True)
-class ActionRequest:
+@dataclass(frozen=True, kw_only=True)
+class ActionRequest(PageRequest):
     """What somebody asks for."""
 
-    conn: Connection
-    path: Mapping[str, str]
     fields: Fields
     actor: str  # `jane (web)`
-    payloads: Payloads = _SHOWN
-
-    def run_id(self) -> UUID:
-        """The run of the address."""
-        return find_run(self.conn, self.path["run"])
+    payloads: Payloads
 
     def shown(self, document: Run | HeldTask) -> dict[str, Any]:
         """The document with its values as they may be shown."""
@@ -204,7 +195,7 @@ def given_of(verb: Verb[Any], fields: Fields) -> dict[str, Any]:
 def _do(verb: Verb[Any], request: ActionRequest, *target: Any, **more: Any) -> Any:
     """Do it, in the name of who asks for it."""
     given = given_of(verb, request.fields)
-    return run_sync(request.conn, perform(verb, *target, actor=request.actor, **given, **more))
+    return request.perform(perform(verb, *target, actor=request.actor, **given, **more))
 
 
 def _do_to_run(verb: Verb[Any], request: ActionRequest) -> ActionResult:
@@ -227,8 +218,8 @@ def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
     shown = request.fields.text("shown")
     if shown is None:
         return
-    run = run_sync(request.conn, operations.get(run_id))
-    failures = execute(request.conn, failed_attempts(run_id)) if _AND in shown else ()
+    run = request.perform(operations.get(run_id))
+    failures = request.read(failed_attempts(run_id)) if _AND in shown else ()
     if shown != (now := shown_of(run, failures)):
         raise WrongState(
             f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
@@ -307,7 +298,7 @@ def start(request: ActionRequest) -> ActionResult:
     run_id = _uuid(given, "E511", "a run") if given else operations.new_run_id()
     starting = operations.start(flow, input, run_id, None, {"actor": request.actor})
     try:
-        run = run_sync(request.conn, starting)
+        run = request.perform(starting)
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(request.conn)) from error
     return ActionResult(f"/runs/{run.run_id}", request.shown(run))
@@ -326,7 +317,7 @@ def answer(request: ActionRequest, *, is_approved: bool) -> ActionResult:
 
 
 def _sent(request: ActionRequest, run_id: UUID, sending: Operation[SignalReceipt]) -> ActionResult:
-    sent = run_sync(request.conn, sending)
+    sent = request.perform(sending)
     return ActionResult(f"/runs/{run_id}", {"signal_id": sent.signal_id, "run_id": str(run_id)})
 
 
@@ -336,7 +327,7 @@ def claim(request: ActionRequest) -> ActionResult:
     caps = [cap for cap in (request.fields.text("caps") or "").split(",") if cap]
     hours = request.fields.number("hours", int(MAX_LEASE_S // 3600))
     lease_s = _LEASE_S if hours is None else hours * 3600.0
-    found = execute(request.conn, claim_task(flow, caps, lease_s, request.actor))
+    found = request.read(claim_task(flow, caps, lease_s, request.actor))
     if found is None:
         raise NotFound(f"no task of {flow} is ready", code="E415", next="look at the inbox again")
     return ActionResult("/inbox", {"task": request.shown(found)})
@@ -440,9 +431,9 @@ def do_to_many(request: ActionRequest, *, at_once: bool) -> ChosenRuns | Changed
     if fields.is_set("all"):
         filter = parse_qsl((fields.text("filter") or "").removeprefix("?"))
         wanted = filter_of(PageRequest(request.conn, query=dict(filter)))
-        found = execute(request.conn, search_runs(wanted, MOST)).runs
+        found = request.read(search_runs(wanted, MOST)).runs
     else:
-        found = execute(request.conn, runs_by_id(_checked(ids)))
+        found = request.read(runs_by_id(_checked(ids)))
     if not found:
         raise bad_field("no run is chosen", next="tick some runs of the list")
     text = "type the number of runs" if is_sure else ""
@@ -464,9 +455,9 @@ def _change(request: ActionRequest, verb: Verb[Any], ids: Sequence[UUID]) -> Cha
 
     def change_one(run_id: UUID) -> bool:
         """Whether something was done."""
-        if run_sync(request.conn, operations.get(run_id)).status in verb.already:
+        if request.perform(operations.get(run_id)).status in verb.already:
             return False
-        run_sync(request.conn, perform(verb, run_id, actor=request.actor, **given))
+        request.perform(perform(verb, run_id, actor=request.actor, **given))
         return True
 
     while rest and time.monotonic() < until:

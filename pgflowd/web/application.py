@@ -206,9 +206,12 @@ class Dashboard:
         if not user.may_act:
             remedy = "log in as somebody who may act"
             raise AccessDenied(f"{user.name} may look, and change nothing", next=remedy)
-        return await self.operators.call(
-            lambda conn: act(ActionRequest(conn, path, fields, actor_of(user), self._payloads))
-        )
+
+        def work(conn: Connection) -> Any:
+            actor, payloads = actor_of(user), self._payloads
+            return act(ActionRequest(conn, path, fields=fields, actor=actor, payloads=payloads))
+
+        return await self.operators.call(work)
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""

@@ -50,7 +50,7 @@ from pgflowd.db.flows import (
     worker_caps,
 )
 from pgflowd.db.operations import new_run_id
-from pgflowd.db.query import database_time, execute, execute_together
+from pgflowd.db.query import database_time
 from pgflowd.db.run_search import search_runs
 from pgflowd.db.runs import started_runs
 from pgflowd.db.schedules import list_schedules
@@ -125,29 +125,26 @@ class ShownFlow:
 
 def flow_list(request: PageRequest) -> Flows:
     """All flows; of those with versions the current one."""
-    return Flows(execute(request.conn, list_flows()))
+    return Flows(request.read(list_flows()))
 
 
 def flow_page(request: PageRequest) -> ShownFlow:
     """A flow by its name, or one of its versions."""
-    name, conn = request.path["flow"], request.conn
+    name = request.path["flow"]
     since = request.one_of("since", list(TIMES)) or "24h"
-    rows = execute(conn, list_flows(with_old=True))
+    rows = request.read(list_flows(with_old=True))
     named = [row for row in rows if name in (row.name, row.flow_slug)]
     if not named:
         raise unknown_flow(name, [row.flow_slug for row in rows])
     flow = next((row for row in named if row.name == name), named[0])
     slug, since_s = flow.flow_slug, TIMES[since]
-    queries: list[Any] = [
+    shape, caps, versions, schedules, limits, works, found, buckets, grid = request.read_all(
         flow_shape(slug), worker_caps(slug), versions_of(name), list_schedules(name),
         list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
         flow_buckets(name, since_s, BUCKETS), flow_grid(name),
-    ]  # fmt: skip
-    shape, caps, versions, schedules, limits, works, found, buckets, grid = execute_together(
-        conn, queries
-    )
+    )  # fmt: skip
     shape = shape or {"steps": []}
-    tuned = [each for each in execute(conn, option_values(slug, shape)) if each.is_tuned]
+    tuned = [each for each in request.read(option_values(slug, shape)) if each.is_tuned]
     stats = next(iter(stats_of(works, found, since_s, buckets)), None)
     return ShownFlow(flow, shape, caps, versions, schedules, limits, tuned, stats, since, grid)
 
@@ -180,11 +177,9 @@ class Overview(Flows):
 
 
 def overview(request: PageRequest) -> Overview:
-    queries: list[Any] = [
-        list_flows(), overview_counts(), flow_buckets(None, SINCE_S, PARTS),
-        search_runs(RunFilter(statuses=(RunStatus.FAILED,)), FAILURES),
-    ]  # fmt: skip
-    return Overview(*execute_together(request.conn, queries))
+    failed = search_runs(RunFilter(statuses=(RunStatus.FAILED,)), FAILURES)
+    buckets = flow_buckets(None, SINCE_S, PARTS)
+    return Overview(*request.read_all(list_flows(), overview_counts(), buckets, failed))
 
 
 _LONGEST_INPUT = 20_000  # characters; a form holds no more
@@ -215,11 +210,11 @@ class StartForm:
 def start_form(request: PageRequest) -> StartForm:
     """The input of the flow's last run, else an example of its schema."""
     flow = request.path["flow"]
-    known = execute(request.conn, flow_names())
+    known = request.read(flow_names())
     if flow not in known:
         raise unknown_flow(flow, known)
-    schema = execute(request.conn, input_schema(flow))
-    last = execute(request.conn, started_runs(flow, 1))
+    schema = request.read(input_schema(flow))
+    last = request.read(started_runs(flow, 1))
     input = last[0].input if last else _example(schema)
     return StartForm(flow, new_run_id(), input, bool(last), schema)
 
@@ -254,8 +249,7 @@ class ShownSchedules:
 
 
 def schedule_list(request: PageRequest) -> ShownSchedules:
-    found, now = execute_together(request.conn, [list_schedules(), database_time()])
-    return ShownSchedules(found, now)
+    return ShownSchedules(*request.read_all(list_schedules(), database_time()))
 
 
 PAGES = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -19,12 +19,13 @@ from pgflowd.core.settings.values import parse_duration
 from pgflowd.core.wishes import NEVER, Moment
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import overview_counts
-from pgflowd.db.operations import get_with_states
+from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.performing import run_sync
-from pgflowd.db.query import database_time, execute_together
+from pgflowd.db.query import Query, database_time, execute, execute_together
 from pgflowd.db.run_search import find_run
 from pgflowd.errors import PgflowdError
 
+T = TypeVar("T")
 Connection = psycopg.Connection[Any]
 WithRows = Callable[[Connection, Any, Collection[str]], tuple[Any, Collection[str]]]
 MAX_AGO_S = 36_500 * 86_400.0  # no run is older
@@ -38,13 +39,23 @@ class PageRequest:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
 
+    def read(self, query: Query[T]) -> T:
+        return execute(self.conn, query)
+
+    def read_all(self, *queries: Query[Any]) -> list[Any]:
+        """The results of all, in one round trip."""
+        return execute_together(self.conn, queries)
+
+    def perform(self, operation: Operation[T]) -> T:
+        return run_sync(self.conn, operation)
+
     def run_id(self) -> UUID:
         """The run of the address."""
         return find_run(self.conn, self.path["run"])
 
     def run(self, step: str | None = None) -> RunWithStates:
         """The run of the address, which has this step, or that of the parameter."""
-        found = run_sync(self.conn, get_with_states(self.run_id()))
+        found = self.perform(get_with_states(self.run_id()))
         refuse_unknown_step(found, step or self.word("step"))
         return found
 

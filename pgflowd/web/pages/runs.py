@@ -43,8 +43,7 @@ from pgflowd.core.statuses import (
 )
 from pgflowd.core.text import short_id
 from pgflowd.db.history import attempts, event_page, kept_output, task_attempts, value_part
-from pgflowd.db.performing import run_sync
-from pgflowd.db.query import execute, execute_together
+from pgflowd.db.query import Query, execute
 from pgflowd.db.run_details import read_details, run_tasks, step_strip
 from pgflowd.db.run_search import count_runs, flow_slugs, runs_by_id, search_runs
 from pgflowd.db.runs import run_steps
@@ -74,8 +73,8 @@ def run_list(request: PageRequest) -> ShownRuns:
         raise unknown_flow(wanted.flow, flows)
     search = search_runs(wanted, LISTED, after)
     if after is not None or wanted.is_empty:
-        return ShownRuns(execute(request.conn, search), flows, wanted)
-    page, count = execute_together(request.conn, [search, count_runs(wanted)])
+        return ShownRuns(request.read(search), flows, wanted)
+    page, count = request.read_all(search, count_runs(wanted))
     return ShownRuns(replace(page, count=count), flows, wanted)
 
 
@@ -124,6 +123,7 @@ def with_rows(
 
 # Values, in parts, as they may be very large.
 What = Literal["input", "output"]
+Whose = tuple[What, str | None, int | None]  # and the step and the task, if it is of one
 MAX_VALUES = 20  # steps whose outputs are shown together
 _MAX_INDEX = 2**31 - 1
 
@@ -172,15 +172,20 @@ def run_values(request: PageRequest) -> RunValues:
     if what := _what(request):
         return RunValues(run, [_asked(request, run, what)])
     done = [slug for slug, each in run.steps.items() if each.status is StepStatus.COMPLETED]
-    wanted: list[tuple[What, str | None]] = [("input", None), ("output", None)]
-    wanted += [("output", slug) for slug in done[:MAX_VALUES]]
-    queries = [value_part(run.run_id, slug, what=what) for what, slug in wanted]
-    parts = execute_together(request.conn, queries)
-    found = [
-        ShownValue(what, slug, None, part)
-        for (what, slug), part in zip(wanted, parts, strict=True) if part
-    ]  # fmt: skip
-    return RunValues(run, found, done[MAX_VALUES:])
+    wanted: list[Whose] = [("input", None, None), ("output", None, None)]
+    wanted += [("output", slug, None) for slug in done[:MAX_VALUES]]
+    parts = request.read_all(*_parts(run, wanted))
+    return RunValues(run, _values(wanted, parts), done[MAX_VALUES:])
+
+
+def _parts(run: RunWithStates, wanted: Sequence[Whose]) -> list[Query[ValuePart | None]]:
+    return [value_part(run.run_id, step, task, what) for what, step, task in wanted]
+
+
+def _values(wanted: Sequence[Whose], parts: Sequence[ValuePart | None]) -> list[ShownValue]:
+    """Those that there are."""
+    found = zip(wanted, parts, strict=True)
+    return [ShownValue(*whose, part) for whose, part in found if part]
 
 
 def _what(request: PageRequest) -> What | None:
@@ -192,7 +197,7 @@ def _asked(request: PageRequest, run: RunWithStates, what: What) -> ShownValue:
     step, index = request.word("step"), request.number("task", -1, 0, _MAX_INDEX)
     task = None if index < 0 else index
     path, start = path_of(request.query.get("path", "")), request.number("start", 0, 0, _MAX_INDEX)
-    part = execute(request.conn, value_part(run.run_id, step, task, what, path, start))
+    part = request.read(value_part(run.run_id, step, task, what, path, start))
     if part is None:
         whose = f"step {step}" if step else f"run {short_id(run.run_id)}"
         remedy = "it has ended without one, or the path leads nowhere"
@@ -305,7 +310,7 @@ class RunOutput:
 
 def run_page(request: PageRequest) -> ShownRun:
     """A run as `runs show --tree` prints it; `step` is one that the graph shows with others."""
-    details = run_sync(request.conn, read_details(request.run_id(), with_family=True))
+    details = request.perform(read_details(request.run_id(), with_family=True))
     refuse_unknown_step(details.run, request.word("step"))
     return ShownRun(details)
 
@@ -318,17 +323,17 @@ def run_attempts(request: PageRequest) -> ShownRun:
 def run_timeline(request: PageRequest) -> RunHistory:
     """What happened last in a run, or before a moment; the bars of very many tasks are left out."""
     details = _with_attempts(request)
-    page = execute(request.conn, event_page(details.run.run_id, _before(request), MAX_EVENTS))
+    page = request.read(event_page(details.run.run_id, _before(request), MAX_EVENTS))
     return RunHistory(details, page)
 
 
 def _with_attempts(request: PageRequest, *, with_checkpoints: bool = False) -> RunDetails:
     """A run with its attempts, unless they may be too many to be read at once."""
     reading = read_details(request.run_id(), with_checkpoints=with_checkpoints)
-    details = run_sync(request.conn, reading)
+    details = request.perform(reading)
     if sum(step.tasks * max(step.attempts or 1, 1) for step in details.steps) > MAX_READ:
         return details
-    return replace(details, attempts=execute(request.conn, attempts(details.run.run_id)))
+    return replace(details, attempts=request.read(attempts(details.run.run_id)))
 
 
 def _before(request: PageRequest) -> datetime | None:
@@ -342,7 +347,7 @@ def run_output(request: PageRequest) -> RunOutput:
     """What the handlers of a run, or of a step of it, have printed and logged."""
     run = request.run()
     query = kept_output(run.run_id, request.word("step"), None, None, MAX_OUTPUTS)
-    return RunOutput(run, execute(request.conn, query))
+    return RunOutput(run, request.read(query))
 
 
 # One step of a run: its tasks, a page at a time, and on request one of them with its attempts.
@@ -392,13 +397,11 @@ def step_tasks(request: PageRequest) -> ShownTasks:
     run = request.run(slug)
     statuses = request.some_of("status", STATUSES)
     after = request.number("after", -1, -1, _MAX_INDEX)
-    queries: list[Any] = [
-        run_tasks(run.run_id, slug, statuses, after, LISTED), run_steps(run.run_id),
-    ]  # fmt: skip
-    page, steps = execute_together(request.conn, queries)
+    tasks = run_tasks(run.run_id, slug, statuses, after, LISTED)
+    page, steps = request.read_all(tasks, run_steps(run.run_id))
     step = next(each for each in steps if each.step_slug == slug)
     if step.step_type == "map" and step.tasks > 1:
-        page = replace(page, strip=execute(request.conn, step_strip(run.run_id, slug)))
+        page = replace(page, strip=request.read(step_strip(run.run_id, slug)))
     return ShownTasks(run, step, page, _chosen(request, run, step))
 
 
@@ -408,22 +411,17 @@ def _chosen(request: PageRequest, run: RunWithStates, step: StepTasks) -> ShownT
         if step.tasks != 1:
             return None
         index = 0
-    queries: list[Any] = [
-        run_tasks(run.run_id, step.step_slug, [], index - 1, 1),
-        task_attempts(run.run_id, step.step_slug, index, MAX_ATTEMPTS),
-    ]
-    whats: tuple[What, ...] = ("input", "output")
-    queries += [value_part(run.run_id, step.step_slug, index, what) for what in whats]
-    page, attempts, *parts = execute_together(request.conn, queries)
+    run_id, slug = run.run_id, step.step_slug
+    wanted: list[Whose] = [("input", slug, index), ("output", slug, index)]
+    page, attempts, *parts = request.read_all(
+        run_tasks(run_id, slug, [], index - 1, 1),
+        task_attempts(run_id, slug, index, MAX_ATTEMPTS), *_parts(run, wanted),
+    )  # fmt: skip
     found = [task for task in page.tasks if task.task == index]
     if not found:
         remedy = f"it has {step.tasks}, from #0"
-        raise NotFound(f"step {step.step_slug} has no task #{index}", next=remedy)
-    values = [
-        ShownValue(what, step.step_slug, index, part)
-        for what, part in zip(whats, parts, strict=True) if part
-    ]  # fmt: skip
-    return ShownTask(found[0], attempts, values)
+        raise NotFound(f"step {slug} has no task #{index}", next=remedy)
+    return ShownTask(found[0], attempts, _values(wanted, parts))
 
 
 def _log(request: PageRequest) -> list[str]:

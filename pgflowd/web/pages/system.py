@@ -19,7 +19,6 @@ from pgflowd.core.finding import Finding, FindingState, Section
 from pgflowd.core.text import nearest
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.doctor import DoctorRequest, examine
-from pgflowd.db.query import execute
 from pgflowd.errors import TITLES, NotFound, PgflowdError
 from pgflowd.host.pages import error_page, error_texts
 from pgflowd.web.pages.page import Page, PageRequest
@@ -45,12 +44,12 @@ class ShownDaemon:
 
 
 def daemon_list(request: PageRequest) -> ShownDaemons:
-    return ShownDaemons(execute(request.conn, list_daemons()))
+    return ShownDaemons(request.read(list_daemons()))
 
 
 def daemon_page(request: PageRequest) -> ShownDaemon:
     """A daemon by its id."""
-    wanted, found = request.path["daemon"], execute(request.conn, list_daemons())
+    wanted, found = request.path["daemon"], request.read(list_daemons())
     for daemon in found:
         if str(daemon.daemon_id) == wanted:
             return ShownDaemon(daemon, silence(daemon, is_alone=is_alone(found)))

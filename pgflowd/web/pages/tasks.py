@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from pgflowd.core.documents import Hidden, shown
 from pgflowd.core.documents.flows import StalledTasks
@@ -15,7 +14,7 @@ from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.sections import RecoverySettings
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.db.history import dead_letters, list_actions
-from pgflowd.db.query import database_time, execute, execute_together
+from pgflowd.db.query import database_time
 from pgflowd.db.run_search import flow_slugs
 from pgflowd.db.waits import inbox as waiting_tasks
 from pgflowd.db.waits import list_signals, list_tasks, stalled_tasks
@@ -45,26 +44,22 @@ class ShownInbox:
 
 
 def inbox(request: PageRequest) -> ShownInbox:
-    queries: list[Any] = [
-        waiting_tasks(MAX_WAITS),
-        list_tasks(statuses=[TaskStatus.LEASED], most=MAX_AT_WORK),
-        list_signals(most=MAX_SIGNALS),
-    ]  # fmt: skip
-    return ShownInbox(*execute_together(request.conn, queries))
+    at_work = list_tasks(statuses=[TaskStatus.LEASED], most=MAX_AT_WORK)
+    newest = list_signals(most=MAX_SIGNALS)
+    return ShownInbox(*request.read_all(waiting_tasks(MAX_WAITS), at_work, newest))
 
 
 def signals(request: PageRequest) -> Signals:
-    query = list_signals(request.run_of_query(), most=MAX_ACTIONS)
-    return Signals(execute(request.conn, query))
+    return Signals(request.read(list_signals(request.run_of_query(), most=MAX_ACTIONS)))
 
 
 def actions(request: PageRequest) -> Actions:
     """What was done: to a run, by somebody, within a time."""
     run_id, since_s, first = request.run_of_query(), request.duration_s("since"), None
     if since_s is not None:
-        first = execute(request.conn, database_time()) - timedelta(seconds=since_s)
+        first = request.read(database_time()) - timedelta(seconds=since_s)
     query = list_actions(run_id, first, request.word("actor"), MAX_ACTIONS)
-    return Actions(execute(request.conn, query))
+    return Actions(request.read(query))
 
 
 LISTED = 50
@@ -80,7 +75,7 @@ class ShownDeadLetters:
 
 
 def stalled_list(request: PageRequest) -> StalledTasks:
-    return StalledTasks(execute(request.conn, stalled_tasks(STALE_S)))
+    return StalledTasks(request.read(stalled_tasks(STALE_S)))
 
 
 def dead_list(request: PageRequest) -> ShownDeadLetters:
@@ -88,7 +83,7 @@ def dead_list(request: PageRequest) -> ShownDeadLetters:
     if flow and flow not in flows:
         raise unknown_flow(flow, flows)
     query = dead_letters(flow, request.duration_s("since"), LISTED)
-    return ShownDeadLetters(execute(request.conn, query), flows)
+    return ShownDeadLetters(request.read(query), flows)
 
 
 PAGES = (
