@@ -53,33 +53,20 @@ from pgflowd.web.text import (
     visible,
 )
 
-# The pages that each page leads to.
+# The pages that each page leads to, and the key after `g` for each.
 NAVIGATION = (
-    ("/", "Overview"),
-    ("/runs", "Runs"),
-    ("/flows", "Flows"),
-    ("/inbox", "Inbox"),
-    ("/stalled", "Stalled"),
-    ("/dead", "Dead letters"),
-    ("/schedules", "Schedules"),
-    ("/daemons", "Daemons"),
-    ("/actions", "Actions"),
-    ("/database", "Database"),
-    ("/explain", "Explain"),
+    ("/", "Overview", "o"),
+    ("/runs", "Runs", "r"),
+    ("/flows", "Flows", "f"),
+    ("/inbox", "Inbox", "i"),
+    ("/stalled", "Stalled", "s"),
+    ("/dead", "Dead letters", "d"),
+    ("/schedules", "Schedules", "c"),
+    ("/daemons", "Daemons", "a"),
+    ("/actions", "Actions", "t"),
+    ("/database", "Database", "b"),
+    ("/explain", "Explain", "e"),
 )
-
-
-def _letters() -> dict[str, str]:
-    """The key after `g` for each page: the first letter of its name that is free."""
-    found: dict[str, str] = {}
-    for path, name in NAVIGATION:
-        free = [each for each in name.lower() if each.isalpha() and each not in found.values()]
-        found[path] = free[0]
-    return found
-
-
-LETTERS = _letters()
-
 
 DASH = "\N{EN DASH}"
 _TEMPLATES = files("pgflowd.web") / "templates"
@@ -180,7 +167,7 @@ _environment.filters.update(
 _environment.globals.update(
     shown_of=shown_of,
     statuses=tuple(RunStatus), started=Outcome.STARTED,
-    asset=address_of, address=address, navigation=NAVIGATION, letters=LETTERS,
+    asset=address_of, address=address, navigation=NAVIGATION,
     seconds_between=seconds_between, database_text=database_text,
     reason=reason, place_of=place_of, wait_text=wait_text, ends_by=ends_by,
     child_status=child_status, number_of=number_of, task_statuses=STATUSES, titles=TITLES,
