@@ -19,7 +19,7 @@ from pgflowd.core.documents.runs import Attempt, RunWithStates
 from pgflowd.core.documents.waits import SavedCheckpoint
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.db import history, waits
-from pgflowd.db.operations import Operation
+from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.django import client
 from pgflowd.errors import NotFound
 
@@ -64,13 +64,13 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc,unused-ignore]
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self.validate_task(task)
-        result = self._result(task, "", args, kwargs, TaskResultStatus.READY)
         given = {"task": task.module_path, "backend": self.alias,
-                 "args": result.args, "kwargs": result.kwargs}  # fmt: skip
+                 "args": list(args), "kwargs": dict(kwargs)}  # fmt: skip
         later = {} if task.run_after is None else {"at": task.run_after}
         run = self._client.start_flow(flow_of(task.queue_name), given, **later)
-        object.__setattr__(result, "id", str(run.run_id))
-        object.__setattr__(result, "enqueued_at", timezone.now())
+        result = self._result(
+            task, given, str(run.run_id), TaskResultStatus.READY, enqueued_at=timezone.now()
+        )
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -79,40 +79,32 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc,unused-ignore]
             run, tried, saved = self._client._perform(_read(UUID(result_id)))
         except (NotFound, ValueError):
             raise TaskResultDoesNotExist(result_id) from None
-        given = run.input
-        status = _status(run, tried)
-        result = self._result(
-            import_string(given["task"]), result_id, given["args"], given["kwargs"], status
-        )
         paths = {each.name: each.data for each in saved}
         failed = [each for each in tried if each.outcome in _ENDED_BADLY]
-        values = {
-            "enqueued_at": run.start_at or run.started_at,
-            "started_at": tried[0].started_at if tried else None,
-            "last_attempted_at": tried[-1].started_at if tried else None,
-            "finished_at": run.ended_at,
-            "worker_ids": [str(each.worker_id) for each in tried],
-            "errors": [_error(each, paths) for each in failed],
-        }
+        result = self._result(
+            import_string(run.input["task"]), run.input, result_id, _status(run, tried),
+            enqueued_at=run.start_at or run.started_at, finished_at=run.ended_at,
+            started_at=tried[0].started_at if tried else None,
+            last_attempted_at=tried[-1].started_at if tried else None,
+            worker_ids=[str(each.worker_id) for each in tried],
+            errors=[_error(each, paths) for each in failed],
+        )  # fmt: skip
         if run.status is RunStatus.COMPLETED:
-            values["_return_value"] = (run.output or {}).get(STEP)
-        for name, value in values.items():
-            object.__setattr__(result, name, value)
+            object.__setattr__(result, "_return_value", (run.output or {}).get(STEP))
         return result
 
     def _result(
-        self, task: Any, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], status: Any
+        self, task: Any, given: Mapping[str, Any], id: str, status: Any, **known: Any
     ) -> Any:
+        later = dict.fromkeys(("started_at", "finished_at", "last_attempted_at"))
+        values = {**later, "errors": [], "worker_ids": [], **known}
         return TaskResult(
-            task=task, id=id, status=status, enqueued_at=None, started_at=None, finished_at=None,
-            last_attempted_at=None, args=list(args), kwargs=dict(kwargs), backend=self.alias,
-            errors=[], worker_ids=[],
+            task=task, id=id, status=status, backend=self.alias, args=given["args"],
+            kwargs=given["kwargs"], **values,
         )  # fmt: skip
 
 
 def _read(run_id: UUID) -> Operation[tuple[RunWithStates, list[Attempt], list[SavedCheckpoint]]]:
-    from pgflowd.db.operations import get_with_states
-
     run = yield from get_with_states(run_id)
     if run.flow_slug != FLOW and not run.flow_slug.startswith(f"{FLOW}_"):
         raise NotFound(f"run {run_id} is no task of Django")

@@ -104,13 +104,12 @@ class LoginFile:
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
                 continue
-            name, _, rest = line.partition(":")
-            rights, _, hashed = rest.partition(":")
-            if not is_name(name) or rights not in RIGHTS or not hashed.strip() or name in logins:
-                text = f"line {number} of {self.path} is not NAME:view:HASH or NAME:act:HASH"
-                if name in logins:
-                    text = f"line {number} of {self.path} has a name that an earlier line has"
-                raise _unusable(self._key, text)
+            name, rights, hashed = [*line.split(":", 2), "", ""][:3]
+            fault = "has a name that an earlier line has" if name in logins else ""
+            if not is_name(name) or rights not in RIGHTS or not hashed.strip():
+                fault = "is not NAME:view:HASH or NAME:act:HASH"
+            if fault:
+                raise _unusable(self._key, f"line {number} of {self.path} {fault}")
             logins[name] = LoginLine(name, rights == "act", hashed.strip())
         return logins
 
