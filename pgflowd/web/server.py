@@ -54,27 +54,20 @@ def serve(
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [_PassOn(records)], False
-    server_of(application, on_ready=on_ready, on_end=on_end).run(sockets=[listener])
-
-
-def server_of(
-    application: ASGIApp, *, on_ready: Callable[[], None], on_end: Callable[[], None]
-) -> Server:
-    """Return the server, for who runs it in a thread."""
-    config = uvicorn.Config(
-        application, http=_Protocol, loop="asyncio", ws="none", lifespan="off", proxy_headers=False,
-        server_header=False, access_log=False, log_config=None, timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-    )  # fmt: skip
-    return Server(config, on_ready, on_end)
+    Server(application, on_ready=on_ready, on_end=on_end).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
     """Ends by a signal with exit code 0; a second one ends it at once."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[], None], on_end: Callable[[], None]
+        self, application: ASGIApp, *, on_ready: Callable[[], None], on_end: Callable[[], None]
     ) -> None:
+        config = uvicorn.Config(
+            application, http=_Protocol, loop="asyncio", ws="none", lifespan="off",
+            proxy_headers=False, server_header=False, access_log=False, log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S,
+        )  # fmt: skip
         super().__init__(config)
         self._on_ready, self._on_end = on_ready, on_end
 

@@ -16,7 +16,7 @@ import httpx
 
 from pgflowd.core.settings.sections import WebSettings
 from pgflowd.testing.until import until
-from pgflowd.web.server import served, server_of
+from pgflowd.web.server import Server, served
 
 PORT = 7460  # in `listen`; tests get a free one
 IN_S = 30.0  # for a slow machine
@@ -114,7 +114,7 @@ def running(
         listener.listen(64)
         place = str(unix)
     ready = threading.Event()
-    server = server_of(made.application, on_ready=ready.set, on_end=made.dashboard.end)
+    server = Server(made.application, on_ready=ready.set, on_end=made.dashboard.end)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
