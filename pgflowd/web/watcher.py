@@ -330,7 +330,8 @@ class _Reading:
     @property
     def socket(self) -> int | None:
         """On which notifications come."""
-        return None if self._listening is None else self._listening.pgconn.socket
+        conn = self._listening
+        return None if conn is None or conn.closed else conn.pgconn.socket
 
     def close(self) -> None:
         for conn in (self._conn, self._listening):
