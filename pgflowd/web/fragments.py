@@ -9,6 +9,7 @@ watcher changes them in its thread, while tabs read in theirs: a change replaces
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,9 @@ class Line(NamedTuple):
 class OutputLines:
     """The lines of a run, and of the run that undoes it."""
 
-    def __init__(self, began_ms: int) -> None:
+    def __init__(self, began_ms: int | None = None) -> None:
+        """`began_ms`: of Unix time, by default now; another process gives other numbers."""
+        began_ms = time.time_ns() // 1_000_000 if began_ms is None else began_ms
         self.run: RunWithStates | None = None
         self.undo: RunWithStates | None = None
         self.last = self._before = began_ms  # the numbers of the newest line, and before the first

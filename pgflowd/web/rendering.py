@@ -99,12 +99,7 @@ def render(template: str, **values: Any) -> Rendered:
     """Render a template of a page."""
     rendered = Rendered()
     page = _environment.get_template(template)
-    defaults: dict[str, Any] = {
-        "look": Look(), "frame": None, "command": [], "back": "/", "may_act": False,
-        "read_only": "", "leaver": "",
-    }  # fmt: skip
-    values = {**defaults, "keep": rendered.keep, **values}
-    rendered.html = page.render(**values)
+    rendered.html = page.render(keep=rendered.keep, **values)
     return rendered
 
 
@@ -165,6 +160,8 @@ _environment.filters.update(
     typed=do_forceescape,  # as a form sends it back: nothing in it is made visible
 )  # fmt: skip
 _environment.globals.update(
+    # of pages that are told nothing else
+    look=Look(), frame=None, command=(), back="/", may_act=False, read_only="", leaver="",
     shown_of=shown_of,
     statuses=tuple(RunStatus), started=Outcome.STARTED,
     asset=address_of, address=address, navigation=NAVIGATION,
@@ -230,16 +227,6 @@ class View:
     root: str  # the path below which the dashboard is mounted
     read_only: str  # why there are no forms of actions; empty: there are
     payloads: Payloads = field(compare=False, default=Payloads())  # the same for all
-
-    @property
-    def shows_output(self) -> bool:
-        """Whether it shows what the handlers of a run print from now on."""
-        return ("view", "output") in self.query
-
-    @property
-    def shows_daemons(self) -> bool:
-        """Whether it shows what daemons tell of themselves."""
-        return self.page.path.startswith("/daemons")
 
     def read(self, conn: Connection) -> Any:
         """Read the document, with its values as they may be shown."""

@@ -127,11 +127,6 @@ class Watched:
             followed[self.run.undo_run_id] = with_output
         return followed
 
-    @property
-    def every_s(self) -> float:
-        """How often it is read without a notification."""
-        return ENDED_S if self.run is not None and self.run.has_ended else OPEN_S
-
     def read(self, conn: Connection) -> bool:
         """Read it; whether anything is new."""
         raise NotImplementedError
@@ -159,10 +154,6 @@ class Watched:
                 tab.wake()
 
 
-def _new_lines() -> OutputLines:
-    return OutputLines(time.time_ns() // 1_000_000)
-
-
 class WatchedPage(Watched):
     """A page, and its fragments as they were rendered last."""
 
@@ -172,11 +163,12 @@ class WatchedPage(Watched):
         self.fragments = Fragments(numbers)
         self.in_page: frozenset[str] = frozenset()  # ids of what a new reader would see
         self._look_at = 0.0
-        if view.shows_output:
-            self.lines = _new_lines()
+        if ("view", "output") in view.query:  # it shows what handlers print from now on
+            self.lines = OutputLines()
 
     def read(self, conn: Connection) -> bool:
-        if self.view.shows_daemons and time.monotonic() >= self._look_at:
+        is_of_daemons = self.view.page.path.startswith("/daemons")
+        if is_of_daemons and time.monotonic() >= self._look_at:
             # have their rows written often, while somebody views them
             self._look_at = time.monotonic() + LOOK_S
             with suppress(AccessDenied):  # then they are as old as the interval of the sweepers
@@ -213,7 +205,7 @@ class WatchedRun(Watched):
     def __init__(self, run_id: UUID, payloads: Payloads) -> None:
         super().__init__()
         self._payloads = payloads
-        self.lines: OutputLines = _new_lines()
+        self.lines: OutputLines = OutputLines()
         self._events = RunEvents(run_id)
         self.timeline: Sequence[TimelineEntry] = ()
         self.is_gone = False  # it was deleted
@@ -365,7 +357,8 @@ class _Reading:
             if self._conn.closed:
                 raise
             is_new = watched.fail(_known(error), datetime.now(UTC))
-        watched.times.was_read(began, time.monotonic(), watched.every_s)
+        every_s = ENDED_S if watched.run is not None and watched.run.has_ended else OPEN_S
+        watched.times.was_read(began, time.monotonic(), every_s)
         watched.tell(is_new)
 
     def _hear(self, viewed: Sequence[Watched]) -> None:
