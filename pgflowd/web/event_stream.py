@@ -51,7 +51,63 @@ AFTER, SHOWN, LINES = "live_after", "live_shown", "live_lines"  # parameters of 
 PARAMETERS = frozenset({AFTER, SHOWN, LINES})
 
 
-class PageTab(Tab):
+class EventStream(Tab):
+    """A tab with a stream: an ASGI answer that lasts."""
+
+    _end: str | None = None
+    _is_gone = False
+    leave: Callable[[], None]  # is called at its end
+    is_known: Callable[[], Awaitable[bool]]  # whether its user may still see it
+
+    def end(self, reason: str) -> None:
+        """End it soon, with a last event."""
+        self._end = self._end or reason
+        self.wake()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        waits = asyncio.create_task(self._wait_for_end(receive))
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send_all(send)
+        except (TimeoutError, OSError):  # it takes nothing, or is gone
+            pass
+        finally:
+            waits.cancel()
+            self.leave()
+
+    async def _wait_for_end(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone = True
+        self.news.set()
+
+    async def _send_all(self, send: Send) -> None:
+        ends_at, beat_at = time.monotonic() + LASTS_S, 0.0
+        while not self._is_gone:
+            self.news.clear()
+            data, end = self.take()
+            now = time.monotonic()
+            end = end or self._end or ("reconnect" if now >= ends_at else None)
+            if now >= beat_at:
+                beat_at = now + HEARTBEAT_S
+                if end is None and not await self.is_known():
+                    end = "login"  # its user has logged out, or may see nothing any more
+                data = event("heartbeat", self.watched.now) + data
+            if end is not None:
+                data += event("end", end)
+            if data:
+                body = {"type": "http.response.body", "body": data, "more_body": end is None}
+                await asyncio.wait_for(send(body), SEND_S)
+            if end is not None:
+                return
+            if data:
+                await asyncio.sleep(PAUSE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.news.wait(), min(beat_at, ends_at) - time.monotonic())
+
+
+class PageTab(EventStream):
     """Gets the fragments and lines of a page."""
 
     watched: WatchedPage
@@ -93,7 +149,7 @@ def _shown(line: Line) -> str:
     return json.dumps({**{name: document[name] for name in names}, "text": text})
 
 
-class RunTab(Tab):
+class RunTab(EventStream):
     """Gets the events of a run: the documents of `runs follow --json`."""
 
     watched: WatchedRun
@@ -140,66 +196,6 @@ class RunTab(Tab):
 
 def _json(document: object) -> str:
     return json.dumps(document, ensure_ascii=False)
-
-
-class EventStream:
-    """An ASGI answer that lasts."""
-
-    def __init__(
-        self, tab: Tab, leave: Callable[[], None], is_known: Callable[[], Awaitable[bool]]
-    ) -> None:
-        self._tab, self._leave, self._is_known = tab, leave, is_known
-        self._end: str | None = None
-        self._is_gone = False
-
-    def end(self, reason: str) -> None:
-        """End it soon, with a last event."""
-        self._end = self._end or reason
-        self._tab.wake()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        waits = asyncio.create_task(self._wait_for_end(receive))
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send_all(send)
-        except (TimeoutError, OSError):  # it takes nothing, or is gone
-            pass
-        finally:
-            waits.cancel()
-            self._leave()
-
-    async def _wait_for_end(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._is_gone = True
-        self._tab.news.set()
-
-    async def _send_all(self, send: Send) -> None:
-        ends_at, beat_at = time.monotonic() + LASTS_S, 0.0
-        while not self._is_gone:
-            self._tab.news.clear()
-            data, end = self._tab.take()
-            now = time.monotonic()
-            end = end or self._end or ("reconnect" if now >= ends_at else None)
-            if now >= beat_at:
-                beat_at = now + HEARTBEAT_S
-                if end is None and not await self._is_known():
-                    end = "login"  # its user has logged out, or may see nothing any more
-                data = event("heartbeat", self._tab.watched.now) + data
-            if end is not None:
-                data += event("end", end)
-            if data:
-                body = {"type": "http.response.body", "body": data, "more_body": end is None}
-                await asyncio.wait_for(send(body), SEND_S)
-            if end is not None:
-                return
-            if data:
-                await asyncio.sleep(PAUSE_S)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._tab.news.wait(), min(beat_at, ends_at) - time.monotonic()
-                )
 
 
 class Live:
@@ -258,9 +254,9 @@ class Live:
         self.watcher.enter(view, lambda: WatchedPage(view, numbers), tab)
         return tab
 
-    def _open(self, request: Request, tab: Tab) -> EventStream:
+    def _open(self, request: Request, tab: EventStream) -> EventStream:
         def leave() -> None:
-            self._streams.pop(stream, None)
+            self._streams.pop(tab, None)
             self.watcher.leave(tab)
 
         async def is_known() -> bool:
@@ -269,9 +265,9 @@ class Live:
             except NotLoggedIn:
                 return False
 
-        stream = EventStream(tab, leave, is_known)
-        self._streams[stream] = _session_of(request)
-        return stream
+        tab.leave, tab.is_known = leave, is_known
+        self._streams[tab] = _session_of(request)
+        return tab
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to who gets no stream."""

@@ -21,7 +21,7 @@ from pgflowd.testing.until import until
 from pgflowd.web import app
 from pgflowd.web.event_stream import EventStream
 from pgflowd.web.request_checks import User
-from pgflowd.web.watcher import Tab, Watched
+from pgflowd.web.watcher import Watched
 
 OURS = """
 select query from pg_stat_activity
@@ -239,7 +239,7 @@ def has_room(web):
         return answer.status_code == 200
 
 
-class Endless(Tab):
+class Endless(EventStream):
     """A tab of a page that always has something new."""
 
     watched = Watched()
@@ -264,7 +264,9 @@ def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch):
         return True
 
     async def open_stream():
-        await EventStream(Endless(), lambda: left.append(True), known)({}, receive, send)
+        stream = Endless()
+        stream.leave, stream.is_known = lambda: left.append(True), known
+        await stream({}, receive, send)
 
     with ThreadPoolExecutor() as threads:  # in this one the loop of the browser runs
         threads.submit(asyncio.run, asyncio.wait_for(open_stream(), 30)).result()
