@@ -40,8 +40,8 @@ from pgflowd.db.connection import Limits, connect
 from pgflowd.db.query import execute
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.until import until
-from pgflowd.web.assets import address_of
 from pgflowd.web.pages import PAGES
+from pgflowd.web.rendering import address_of
 
 Connection = psycopg.Connection[Any]
 TIMES = 11

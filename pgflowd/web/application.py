@@ -44,7 +44,6 @@ from pgflowd.web.actions import (
     decoded,
     do_to_many,
 )
-from pgflowd.web.assets import BY_ADDRESS
 from pgflowd.web.auth import own_path, see_other
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.guard import JSON, KEPT_FOR_EVER, as_json, download
@@ -52,6 +51,7 @@ from pgflowd.web.pages import PAGES, Page, PageRequest
 from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import whole_value
 from pgflowd.web.rendering import (
+    BY_ADDRESS,
     THEMES,
     TIMES,
     View,

@@ -8,12 +8,13 @@ whole. Fragments do not nest.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -37,7 +38,6 @@ from pgflowd.core.timeline import ends_by, reason, wait_text
 from pgflowd.errors import TITLES, PgflowdError
 from pgflowd.web import svg
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
-from pgflowd.web.assets import address_of
 from pgflowd.web.pages import Page, PageRequest
 from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import STATUSES
@@ -69,7 +69,36 @@ NAVIGATION = (
 )
 
 DASH = "\N{EN DASH}"
-_TEMPLATES = files("pgflowd.web") / "templates"
+_FILES = files("pgflowd.web")
+_TEMPLATES = _FILES / "templates"
+
+
+# The few files that pages load: script, style, icon. Their addresses hold a hash of what is in
+# them, so browsers may keep them for ever.
+class Asset(NamedTuple):
+    """A file that pages load."""
+
+    address: str  # below the address of the dashboard
+    type: str
+    body: bytes
+
+
+def _asset(name: str, type: str) -> Asset:
+    body, (stem, _, ending) = (_FILES / "assets" / name).read_bytes(), name.rpartition(".")
+    return Asset(f"assets/{stem}.{hashlib.sha256(body).hexdigest()[:12]}.{ending}", type, body)
+
+
+_BY_NAME = {
+    "pgflowd.css": _asset("pgflowd.css", "text/css; charset=utf-8"),
+    "pgflowd.js": _asset("pgflowd.js", "text/javascript; charset=utf-8"),
+    "icon.svg": _asset("icon.svg", "image/svg+xml"),
+}
+BY_ADDRESS = {each.address: each for each in _BY_NAME.values()}
+
+
+def address_of(name: str) -> str:
+    """Where a page loads it from."""
+    return _BY_NAME[name].address
 
 
 @dataclass

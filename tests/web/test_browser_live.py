@@ -290,7 +290,7 @@ def test_the_keyboard_reaches_all_that_can_be_used(served, shop, tabs):
 
 
 def test_the_script_has_at_most_300_lines():
-    text = (files("pgflowd.web.assets") / "pgflowd.js").read_text()
+    text = (files("pgflowd.web") / "assets" / "pgflowd.js").read_text()
 
     assert len(text.splitlines()) <= 300
     assert text.count("innerHTML") == text.count("createPolicy") == 1

@@ -13,7 +13,7 @@ from support.dashboard import IN_S, everything, running
 
 from pgflowd.testing.until import until
 from pgflowd.web import guard, server
-from pgflowd.web.assets import address_of
+from pgflowd.web.rendering import address_of
 
 HEAD = "{} HTTP/1.1\r\nHost: localhost\r\n"
 STREAM = f"{HEAD.format('GET /live/runs')}X-Forwarded-For: {{}}\r\n\r\n"
