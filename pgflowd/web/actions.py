@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
+from pgflowd.core import verbs
 from pgflowd.core.documents import Hidden, encoded
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.documents.runs import FailedAttempt, ListedRun, Run
@@ -27,18 +28,7 @@ from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import is_storable, short_id, task_name
-from pgflowd.core.verbs import (
-    MAX_LEASE_S,
-    RETRY,
-    RUN_VERBS,
-    UNDO,
-    VERBS,
-    Argument,
-    Kind,
-    SignalReceipt,
-    Target,
-    Verb,
-)
+from pgflowd.core.verbs import RUN_VERBS, VERBS, Argument, Kind, SignalReceipt, Target, Verb
 from pgflowd.db import operations
 from pgflowd.db.flows import check_input
 from pgflowd.db.history import failed_attempts
@@ -273,12 +263,12 @@ def _uuid(text: str, code: str, whose: str) -> UUID:
 
 def offered(run: Run, has_undos: bool) -> list[Verb[Any]]:
     """What can be done to a run now."""
-    verbs = [verb for verb in RUN_VERBS if verb.path and run.status in verb.allowed]
+    found = [verb for verb in RUN_VERBS if verb.path and run.status in verb.allowed]
     if run.undo_wanted_at is not None:
-        verbs = [verb for verb in verbs if verb is not RETRY]
+        found = [verb for verb in found if verb is not verbs.RETRY]
     if run.undo_of or not has_undos:
-        verbs = [verb for verb in verbs if verb is not UNDO]
-    return sorted(verbs, key=lambda verb: verb.is_danger)
+        found = [verb for verb in found if verb is not verbs.UNDO]
+    return sorted(found, key=lambda verb: verb.is_danger)
 
 
 def flags_for(verb: Verb[Any], status: RunStatus) -> list[Argument]:
@@ -325,7 +315,7 @@ def claim(request: ActionRequest) -> ActionResult:
     """Take a task of a flow that needs these caps."""
     flow = request.path["flow"]
     caps = [cap for cap in (request.fields.text("caps") or "").split(",") if cap]
-    hours = request.fields.number("hours", int(MAX_LEASE_S // 3600))
+    hours = request.fields.number("hours", int(verbs.MAX_LEASE_S // 3600))
     lease_s = _LEASE_S if hours is None else hours * 3600.0
     found = request.read(claim_task(flow, caps, lease_s, request.actor))
     if found is None:

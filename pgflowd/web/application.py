@@ -34,16 +34,7 @@ from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
 from pgflowd.db.run_search import find_run
 from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError, Unreachable
-from pgflowd.web.actions import (
-    ACTIONS,
-    ActionRequest,
-    ChosenRuns,
-    Fields,
-    PageAction,
-    bad_field,
-    decoded,
-    do_to_many,
-)
+from pgflowd.web import actions
 from pgflowd.web.auth import own_path, see_other
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.guard import JSON, KEPT_FOR_EVER, as_json, download
@@ -102,7 +93,7 @@ class Dashboard:
                 many,
                 *(
                     Route(f"{prefix}{each.path}", partial(self._act, each), methods=["POST"])
-                    for each in ACTIONS
+                    for each in actions.ACTIONS
                 ),
             ]
         routes += [
@@ -168,12 +159,12 @@ class Dashboard:
 
         return self.live.run(request, await self.connections.call(work), position)
 
-    async def _act(self, action: PageAction, request: Request) -> Response:
+    async def _act(self, action: actions.PageAction, request: Request) -> Response:
         """Do what a form or a program asks for."""
         fields = await _fields(request)
         if unknown := sorted(fields.values.keys() - action.fields):
             known = f"the fields are: {', '.join(sorted(action.fields)) or 'none'}"
-            raise bad_field(f"there is no field '{unknown[0]}' here", known)
+            raise actions.bad_field(f"there is no field '{unknown[0]}' here", known)
         done = await self._call_operator(request, fields, action.act)
         if wants_json(request):
             return as_json(versioned(done.document))
@@ -182,11 +173,11 @@ class Dashboard:
     async def _many(self, request: Request) -> Response:
         """Do it to many runs, or answer with a page that asks."""
         fields, at_once = await _fields(request, repeated="run"), wants_json(request)
-        act = partial(do_to_many, at_once=at_once)
+        act = partial(actions.do_to_many, at_once=at_once)
         became = await self._call_operator(request, fields, act)
         if at_once:
             return as_json(versioned(became))
-        template = f"many_{'chosen' if isinstance(became, ChosenRuns) else 'changed'}.html"
+        template = f"many_{'chosen' if isinstance(became, actions.ChosenRuns) else 'changed'}.html"
 
         def work(conn: Connection) -> str:
             return render(
@@ -197,7 +188,7 @@ class Dashboard:
         return HTMLResponse(await self.connections.call(work))
 
     async def _call_operator(
-        self, request: Request, fields: Fields, act: Callable[[ActionRequest], Any]
+        self, request: Request, fields: actions.Fields, act: Callable[[actions.ActionRequest], Any]
     ) -> Any:
         user, path = request.state.user, dict(request.path_params)
         if self.operators is None:
@@ -209,7 +200,9 @@ class Dashboard:
 
         def work(conn: Connection) -> Any:
             actor, payloads = actor_of(user), self._payloads
-            return act(ActionRequest(conn, path, fields=fields, actor=actor, payloads=payloads))
+            return act(
+                actions.ActionRequest(conn, path, fields=fields, actor=actor, payloads=payloads)
+            )
 
         return await self.operators.call(work)
 
@@ -246,22 +239,22 @@ async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
     raise PgflowdError(f"there is no page {scope['path']}", code="E507")
 
 
-async def _fields(request: Request, repeated: str = "") -> Fields:
+async def _fields(request: Request, repeated: str = "") -> actions.Fields:
     """The fields of a JSON object, or of a form; only one may be there more than once."""
     if type_of(request) == JSON:
-        values = decoded(await request.body() or b"{}", "the body")
+        values = actions.decoded(await request.body() or b"{}", "the body")
         if not isinstance(values, dict):
-            raise bad_field("the body must be a JSON object, with the fields as its keys")
-        return Fields(values, is_json=True)
+            raise actions.bad_field("the body must be a JSON object, with the fields as its keys")
+        return actions.Fields(values, is_json=True)
     fields: dict[str, Any] = {}
     for name, value in await read_form(request):
         if name == repeated:
             fields.setdefault(name, []).append(value)
         elif name in fields:
-            raise bad_field(f"the field '{name}' is there twice")
+            raise actions.bad_field(f"the field '{name}' is there twice")
         else:
             fields[name] = value
-    return Fields(fields)
+    return actions.Fields(fields)
 
 
 # The few connections that requests share, each used by one of them at a time. Requests are answered

@@ -27,26 +27,11 @@ from starlette.types import Receive, Scope
 
 from pgflowd.core.settings.sections import WebSettings
 from pgflowd.errors import ConfigError, Problem
+from pgflowd.web import login_files
 from pgflowd.web import request_checks as checks
-from pgflowd.web.login_files import (
-    KNOWN,
-    BrowserSession,
-    LoginFile,
-    SignedCookies,
-    cookies_in,
-    owner_of,
-    set_cookie,
-    stamp_of,
-)
+from pgflowd.web.login_files import KNOWN, BrowserSession, LoginFile, SignedCookies
 from pgflowd.web.rendering import render
-from pgflowd.web.request_checks import (
-    NotLoggedIn,
-    Records,
-    Refused,
-    TrustedProxies,
-    User,
-    read_form,
-)
+from pgflowd.web.request_checks import NotLoggedIn, Records, Refused, TrustedProxies, User
 
 # Hashes passwords by scrypt, and compares them.
 #
@@ -222,7 +207,7 @@ class Login(Auth):
         token = _bearer(scope)
         if token is None or not (self._tokens or self._web.auth != "proxy"):
             return self._person(scope)
-        login = owner_of(token, self._tokens.logins()) if self._tokens else None
+        login = login_files.owner_of(token, self._tokens.logins()) if self._tokens else None
         if login is None:
             next = "`pgflowd web token NAME` makes one" if self._tokens else "set tokens in [web]"
             headers = {"WWW-Authenticate": "Bearer"}
@@ -235,7 +220,7 @@ class Login(Auth):
             return await self._enter(scope, receive)
         checks.check_origin(scope)
         answer = see_other(scope, "/")
-        answer.headers["Set-Cookie"] = set_cookie(scope, "")
+        answer.headers["Set-Cookie"] = login_files.set_cookie(scope, "")
         return answer
 
     def _person(self, scope: Scope) -> User:
@@ -248,18 +233,20 @@ class Login(Auth):
 
     def _sessions(self, scope: Scope) -> Iterator[BrowserSession]:
         """The logins of the cookies that we have signed."""
-        return filter(None, (self._cookies.read(each, time.time()) for each in cookies_in(scope)))
+        return filter(
+            None, (self._cookies.read(each, time.time()) for each in login_files.cookies_in(scope))
+        )
 
     def _remember(self, scope: Scope, answer: Response, name: str, stamp: str) -> None:
         """Let the browser send from now on that this name has logged in with it."""
         cookie = self._cookies.sign(BrowserSession(name, stamp), time.time())
-        answer.headers.append("Set-Cookie", set_cookie(scope, cookie, stamp))
+        answer.headers.append("Set-Cookie", login_files.set_cookie(scope, cookie, stamp))
 
 
 class KeyLogin(Login):
     """Who has the link that was printed at the start is its user."""
 
-    _STAMP = stamp_of("key")
+    _STAMP = login_files.stamp_of("key")
 
     def _person(self, scope: Scope) -> User:
         for session in self._sessions(scope):
@@ -294,7 +281,7 @@ class PasswordLogin(Login):
     def _person(self, scope: Scope) -> User:
         for session in self._sessions(scope):
             login = self._users.logins().get(session.name)
-            if login is not None and session.stamp == stamp_of(login.hash):
+            if login is not None and session.stamp == login_files.stamp_of(login.hash):
                 return User(login.name, login.may_act, may_leave=True)
         raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
 
@@ -305,7 +292,7 @@ class PasswordLogin(Login):
             query = parse_qs(scope["query_string"].decode("latin-1"))
             return self._page(scope, own_path(query.get("next", ["/"])[0]))
         checks.check_origin(scope)
-        form = dict(await read_form(Request(scope, receive)))
+        form = dict(await checks.read_form(Request(scope, receive)))
         name, there = form.get("name", ""), own_path(form.get("next", "/"))
         stamp = await self._stamp_for(scope, name, form.get("password", ""))
         if stamp is None:
@@ -320,7 +307,7 @@ class PasswordLogin(Login):
         client = scope["client"][0]
         # a cookie of this browser that says that the name has logged in with it
         known = BrowserSession(name, KNOWN)
-        cookies = (each for each in cookies_in(scope, KNOWN)
+        cookies = (each for each in login_files.cookies_in(scope, KNOWN)
                    if self._cookies.read(each, time.time()) == known)  # fmt: skip
         keys = keys_of(client, next(cookies, None))
         if wait_s := self._failed.wait_s(keys, time.monotonic()):
@@ -340,7 +327,7 @@ class PasswordLogin(Login):
             return None
         self._failed.take_back(keys)
         self._records.write("info", "web.login", user=name, client=client)
-        return stamp_of(login.hash)
+        return login_files.stamp_of(login.hash)
 
     def _to_login(self, scope: Scope) -> Response | None:
         """Send a browser without a login to the page that asks for one."""

@@ -27,14 +27,7 @@ from pgflowd.errors import Bug, ConfigError, PgflowdError
 from pgflowd.web import request_checks as checks
 from pgflowd.web.auth import Auth, page_of
 from pgflowd.web.rendering import back_of, look_of, render, root_of, wants_json
-from pgflowd.web.request_checks import (
-    NotLoggedIn,
-    Records,
-    Refusals,
-    Refused,
-    discard,
-    limited,
-)
+from pgflowd.web.request_checks import NotLoggedIn, Records, Refusals, Refused
 
 AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own
 RETRY_AFTER_S = 2
@@ -74,11 +67,11 @@ class Guard:
                     next="try again in a moment", headers={"Retry-After": str(RETRY_AFTER_S)},
                 )  # fmt: skip
             self._open.add(answer)
-            await self._checked(scope, limited(receive), answer)
+            await self._checked(scope, checks.limited(receive), answer)
         except Refused as refusal:
             self._log(answer.scope, refusal)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await discard(receive)
+                await checks.discard(receive)
             await self._send_error(receive, answer, refusal, is_last=True)
         except ClientDisconnect:
             pass  # it has left before the end of its body

@@ -36,22 +36,11 @@ from pgflowd.core.statuses import Marks, Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size
 from pgflowd.core.timeline import ends_by, reason, wait_text
 from pgflowd.errors import TITLES, PgflowdError
-from pgflowd.web import svg
+from pgflowd.web import svg, text
 from pgflowd.web.actions import MANY_VERBS, flags_for, offered, shown_of
 from pgflowd.web.pages import Page, PageRequest
 from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import STATUSES
-from pgflowd.web.text import (
-    as_id,
-    iso,
-    number,
-    of_markdown,
-    shown,
-    shown_lines,
-    status_class,
-    status_word,
-    visible,
-)
 
 # The pages that each page leads to, and the key after `g` for each.
 NAVIGATION = (
@@ -148,18 +137,18 @@ def address(path: str, query: Mapping[str, object]) -> str:
 
 
 def command_line(words: Iterable[str]) -> str:
-    return shown(shlex.join(words))
+    return text.shown(shlex.join(words))
 
 
 def word_of(key: str) -> str:
     """A key of a document as people read it."""
-    return shown(key.replace("_", " "), 60)
+    return text.shown(key.replace("_", " "), 60)
 
 
 def child_status(state: str) -> dict[str, str]:
     """The sign and colour of a child's state."""
     mark = child_mark(state)
-    return {"sign": mark.sign, "colour": mark.colour or "plain", "text": shown(state, 40)}
+    return {"sign": mark.sign, "colour": mark.colour or "plain", "text": text.shown(state, 40)}
 
 
 def number_of(document: Mapping[str, Any], key: str) -> str:
@@ -170,7 +159,8 @@ def number_of(document: Mapping[str, Any], key: str) -> str:
 
 def _visible(value: Any) -> Any:
     """What an expression of a template gives, without characters that a browser obeys or hides."""
-    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return text.visible(value) if is_text else value
 
 
 _environment = Environment(
@@ -183,9 +173,10 @@ _environment = Environment(
     extensions=["jinja2.ext.do"],
 )
 _environment.filters.update(
-    ago=ago, brief=brief, counted=counted, duration=duration, iso=iso, clock=clock, short=short_id,
-    size=size, line=shown, lines=shown_lines, as_id=as_id, word=status_word, shell=command_line,
-    markdown=of_markdown, number=number, word_of=word_of, classes=status_class,
+    ago=ago, brief=brief, counted=counted, duration=duration, iso=text.iso, clock=clock,
+    short=short_id, size=size, line=text.shown, lines=text.shown_lines, as_id=text.as_id,
+    word=text.status_word, shell=command_line, markdown=text.of_markdown, number=text.number,
+    word_of=word_of, classes=text.status_class,
     typed=do_forceescape,  # as a form sends it back: nothing in it is made visible
 )  # fmt: skip
 _environment.globals.update(

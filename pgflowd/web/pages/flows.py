@@ -36,19 +36,8 @@ from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault, zone_of
 from pgflowd.core.typed.schema_check import example_of
+from pgflowd.db import flows
 from pgflowd.db.definitions import option_values, versions_of
-from pgflowd.db.flows import (
-    flow_buckets,
-    flow_grid,
-    flow_names,
-    flow_shape,
-    flow_stats,
-    flow_work,
-    input_schema,
-    list_flows,
-    overview_counts,
-    worker_caps,
-)
 from pgflowd.db.operations import new_run_id
 from pgflowd.db.query import database_time
 from pgflowd.db.run_search import search_runs
@@ -125,23 +114,23 @@ class ShownFlow:
 
 def flow_list(request: PageRequest) -> Flows:
     """All flows; of those with versions the current one."""
-    return Flows(request.read(list_flows()))
+    return Flows(request.read(flows.list_flows()))
 
 
 def flow_page(request: PageRequest) -> ShownFlow:
     """A flow by its name, or one of its versions."""
     name = request.path["flow"]
     since = request.one_of("since", list(TIMES)) or "24h"
-    rows = request.read(list_flows(with_old=True))
+    rows = request.read(flows.list_flows(with_old=True))
     named = [row for row in rows if name in (row.name, row.flow_slug)]
     if not named:
         raise unknown_flow(name, [row.flow_slug for row in rows])
     flow = next((row for row in named if row.name == name), named[0])
     slug, since_s = flow.flow_slug, TIMES[since]
     shape, caps, versions, schedules, limits, works, found, buckets, grid = request.read_all(
-        flow_shape(slug), worker_caps(slug), versions_of(name), list_schedules(name),
-        list_limits(slug, MAX_LIMITS), flow_work(name), flow_stats(name, since_s),
-        flow_buckets(name, since_s, BUCKETS), flow_grid(name),
+        flows.flow_shape(slug), flows.worker_caps(slug), versions_of(name), list_schedules(name),
+        list_limits(slug, MAX_LIMITS), flows.flow_work(name), flows.flow_stats(name, since_s),
+        flows.flow_buckets(name, since_s, BUCKETS), flows.flow_grid(name),
     )  # fmt: skip
     shape = shape or {"steps": []}
     tuned = [each for each in request.read(option_values(slug, shape)) if each.is_tuned]
@@ -178,8 +167,8 @@ class Overview(Flows):
 
 def overview(request: PageRequest) -> Overview:
     failed = search_runs(RunFilter(statuses=(RunStatus.FAILED,)), FAILURES)
-    buckets = flow_buckets(None, SINCE_S, PARTS)
-    return Overview(*request.read_all(list_flows(), overview_counts(), buckets, failed))
+    buckets = flows.flow_buckets(None, SINCE_S, PARTS)
+    return Overview(*request.read_all(flows.list_flows(), flows.overview_counts(), buckets, failed))
 
 
 _LONGEST_INPUT = 20_000  # characters; a form holds no more
@@ -210,10 +199,10 @@ class StartForm:
 def start_form(request: PageRequest) -> StartForm:
     """The input of the flow's last run, else an example of its schema."""
     flow = request.path["flow"]
-    known = request.read(flow_names())
+    known = request.read(flows.flow_names())
     if flow not in known:
         raise unknown_flow(flow, known)
-    schema = request.read(input_schema(flow))
+    schema = request.read(flows.input_schema(flow))
     last = request.read(started_runs(flow, 1))
     input = last[0].input if last else _example(schema)
     return StartForm(flow, new_run_id(), input, bool(last), schema)
