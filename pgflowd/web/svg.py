@@ -14,19 +14,12 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, NamedTuple
 
+from pgflowd.core import run_graph as run_graphs
 from pgflowd.core.documents.flows import FlowGrid, GridRun, RunBucket
 from pgflowd.core.documents.run_tasks import StripCell
 from pgflowd.core.documents.runs import RunDetails, StepTasks
 from pgflowd.core.graph import EdgeLine, Graph, Node, graph_of, layout_of
-from pgflowd.core.run_graph import (
-    BarMark,
-    StepBar,
-    bars_of,
-    graph_of_run,
-    length_s,
-    step_words,
-    ticks_of,
-)
+from pgflowd.core.run_graph import BarMark, StepBar, bars_of, graph_of_run
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import cut, duration, short_id
 from pgflowd.web.text import number, status_word
@@ -155,8 +148,10 @@ def timeline_picture(details: RunDetails) -> TimelinePicture | None:
 
     chosen = {bar.slug for bar in sorted(bars, key=rank)[:MAX_BARS]}
     shown = [bar for bar in bars if bar.slug in chosen]
-    length = length_s(details, shown)
-    return TimelinePicture(shown, len(bars) - len(shown), start, 100 / length, ticks_of(length))
+    length = run_graphs.length_s(details, shown)
+    return TimelinePicture(
+        shown, len(bars) - len(shown), start, 100 / length, run_graphs.ticks_of(length)
+    )
 
 
 def rate(per_second: float) -> str:
@@ -278,7 +273,7 @@ def _look(node: Node, step: StepTasks, details: RunDetails) -> StepLook:
     state = details.run.steps.get(node.slug)
     assert node.status is not None
     now = details.run.ended_at or details.now
-    words = step_words(step, state, node.status, now, number)
+    words = run_graphs.step_words(step, state, node.status, now, number)
     is_open = state is not None and state.status is StepStatus.STARTED and not node.status.is_end
     since = state.started_at if state and is_open and words[0] != "waits" else None
     more = []

@@ -9,38 +9,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pgflowd.core.documents import Hidden, Inline, shown
+from pgflowd.core.documents import Hidden, Inline, runs, shown
 from pgflowd.core.documents.history import EventPage
-from pgflowd.core.documents.run_tasks import (
-    Branch,
-    StepTask,
-    StepTasksPage,
-    ValuePart,
-    branches_of,
-)
-from pgflowd.core.documents.runs import (
-    Attempt,
-    AttemptOutput,
-    FailedAttempt,
-    PageKey,
-    RunDetails,
-    RunPage,
-    RunWithStates,
-    StepState,
-    StepTasks,
-)
+from pgflowd.core.documents.run_tasks import Branch, StepTask, StepTasksPage, ValuePart, branches_of
+from pgflowd.core.documents.runs import PageKey, RunDetails, RunPage, RunWithStates, StepTasks
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.graph import Graph, Node
 from pgflowd.core.lookup import refuse_unknown_step, unknown_flow
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.run_graph import graph_of_run
-from pgflowd.core.statuses import (
-    OPEN_TASK_STATUSES,
-    Outcome,
-    RunStatus,
-    StepStatus,
-    TaskStatus,
-)
+from pgflowd.core.statuses import OPEN_TASK_STATUSES, Outcome, RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import short_id
 from pgflowd.db.history import attempts, event_page, kept_output, task_attempts, value_part
 from pgflowd.db.query import Query, execute
@@ -227,7 +205,7 @@ class ShownStep:
     """A step of a run, with all that its row says."""
 
     tasks: StepTasks
-    state: StepState | None
+    state: runs.StepState | None
     node: Node
 
     @property
@@ -261,7 +239,7 @@ class ShownRun:
         return sorted(shown, key=lambda one: one.state is None or one.state.status not in _FIRST)
 
     @property
-    def troubles(self) -> Sequence[FailedAttempt]:
+    def troubles(self) -> Sequence[runs.FailedAttempt]:
         """The newest failed attempts, the newest first."""
         kept = [each for each in self.details.failures if each.outcome is not Outcome.RELEASED]
         return kept[: -MAX_TROUBLES - 1 : -1]
@@ -298,7 +276,7 @@ class RunOutput:
 
     run: Hidden[RunWithStates]
     attempts: Annotated[
-        Sequence[AttemptOutput],
+        Sequence[runs.AttemptOutput],
         "at most the newest twenty of which output is kept, in the order of their ends",
     ]
 
@@ -362,7 +340,7 @@ class ShownTask:
     """A task with its attempts, the newest first."""
 
     task: StepTask
-    attempts: Sequence[Attempt]
+    attempts: Sequence[runs.Attempt]
     values: Sequence[ShownValue]  # its input and its output, as far as there are any
 
 
@@ -376,7 +354,7 @@ class ShownTasks:
     chosen: Hidden[ShownTask | None]
 
     @property
-    def state(self) -> StepState | None:
+    def state(self) -> runs.StepState | None:
         return self.run.steps.get(self.step.step_slug)
 
     @property
