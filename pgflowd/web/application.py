@@ -34,26 +34,14 @@ from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
 from pgflowd.db.run_search import find_run
 from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError, Unreachable
-from pgflowd.web import actions
+from pgflowd.web import actions, rendering
 from pgflowd.web.auth import own_path, see_other
 from pgflowd.web.event_stream import PARAMETERS, Live
 from pgflowd.web.guard import JSON, KEPT_FOR_EVER, as_json, download
 from pgflowd.web.pages import PAGES, Page, PageRequest
 from pgflowd.web.pages.page import Connection, read_frame
 from pgflowd.web.pages.runs import whole_value
-from pgflowd.web.rendering import (
-    BY_ADDRESS,
-    THEMES,
-    TIMES,
-    View,
-    back_of,
-    leaver_of,
-    look_of,
-    render,
-    root_of,
-    view_of,
-    wants_json,
-)
+from pgflowd.web.rendering import View, back_of, look_of, render, root_of, view_of, wants_json
 from pgflowd.web.request_checks import actor_of, read_form, type_of
 
 API = "/api/1"
@@ -119,7 +107,7 @@ class Dashboard:
         view, look, back = self._view(page, request), look_of(request), back_of(request)
 
         def work(conn: Connection) -> str:
-            document, leaver = view.read(conn), leaver_of(request)
+            document, leaver = view.read(conn), rendering.leaver_of(request)
             return view.render(conn, document, look=look, back=back, leaver=leaver).html
 
         return HTMLResponse(await self._call(view, work))
@@ -210,7 +198,7 @@ class Dashboard:
         """Remember how somebody wants pages to look, and return to the page."""
         fields = dict(await read_form(request))
         answer = see_other(request.scope, own_path(quote(fields.get("back", "/"), safe=_IN_URLS)))
-        for name, known in (("theme", THEMES), ("times", TIMES)):
+        for name, known in (("theme", rendering.THEMES), ("times", rendering.TIMES)):
             word = fields.get(name, "")
             answer.set_cookie(
                 name, word if word in known else "", _YEAR_S, path=root_of(request) or "/",
@@ -229,7 +217,7 @@ class Dashboard:
         return await self.connections.call(work)
 
     async def _asset(self, request: Request) -> Response:
-        found = BY_ADDRESS.get(f"assets/{request.path_params['name']}")
+        found = rendering.BY_ADDRESS.get(f"assets/{request.path_params['name']}")
         if found is None:
             raise PgflowdError(f"there is no file {request.path_params['name']}", code="E507")
         return Response(found.body, headers=KEPT_FOR_EVER, media_type=found.type)

@@ -6,15 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pgflowd.core.documents import Hidden, Inline, shown
+from pgflowd.core.documents import Hidden, Inline, documentation, shown
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
-from pgflowd.core.documents.documentation import (
-    ErrorPage,
-    ListedCode,
-    codes_with,
-    listed_codes,
-    nearest_codes,
-)
+from pgflowd.core.documents.documentation import ErrorPage, ListedCode
 from pgflowd.core.finding import Finding, FindingState, Section
 from pgflowd.core.text import nearest
 from pgflowd.db.daemons import list_daemons
@@ -104,13 +98,14 @@ class Explained:
 
 def codes(request: PageRequest) -> ShownCodes:
     words = (request.word("words") or "")[:MAX_WORDS_CHARS]
-    return ShownCodes(listed_codes(codes_with(error_texts(), words) if words else TITLES))
+    found = documentation.codes_with(error_texts(), words) if words else TITLES
+    return ShownCodes(documentation.listed_codes(found))
 
 
 def explained(request: PageRequest) -> Explained:
     code = request.path["code"].upper()
     if code not in TITLES:
-        near = nearest_codes(code)
+        near = documentation.nearest_codes(code)
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
         remedy = f"the nearest are {listed}" if near else "the page /explain lists all codes"
         raise PgflowdError(f"there is no code {code[:60]}", code="E507", next=remedy)
