@@ -208,10 +208,6 @@ class ShownStep:
     state: runs.StepState | None
     node: Node
 
-    @property
-    def slug(self) -> str:
-        return self.tasks.step_slug
-
 
 @dataclass(frozen=True)
 class ShownRun:
@@ -352,10 +348,6 @@ class ShownTasks:
     step: Hidden[StepTasks]
     page: Inline[StepTasksPage]
     chosen: Hidden[ShownTask | None]
-
-    @property
-    def state(self) -> runs.StepState | None:
-        return self.run.steps.get(self.step.step_slug)
 
     @property
     def counts(self) -> list[tuple[TaskStatus, int]]:
