@@ -48,7 +48,7 @@ API = "/api/1"
 _PAGE_CONNECTIONS = 4
 _ACTION_CONNECTIONS = 2
 _YEAR_S = 365 * 86400
-_IN_URLS = "/?&=%:;,@!$'()*+~"
+_IN_URLS = "/?&=%:;,@!$'()*+~\\"  # a backslash stays for `own_path`, which refuses it at the start
 
 
 class Dashboard:
