@@ -93,6 +93,7 @@ TITLES: dict[str, str] = {
     "W330": "a flow is paused",
     "E331": "a part of the sweeper's work is not done",
     "W332": "runs wait for each other",
+    "W333": "there is no history to make traces of",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

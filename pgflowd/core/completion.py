@@ -39,7 +39,7 @@ def is_recorded(answer: ReportAnswer) -> bool:
 def recorded(answer: ReportAnswer, changes: Sequence[RunChange]) -> Head:
     """After the commit."""
     rows = [
-        [each.step, each.status, each.took_s, error, each.ended_at]
+        [each.step, each.status, each.took_s, error]
         for each in changes[-MAX_CHANGES:]
         for error in [each.error and clean(each.error, MAX_ERROR_CHARS)]
     ]

@@ -75,9 +75,10 @@ def automatic_budget(left: int) -> int:
     return max(LEAST_AUTO, left // 2)
 
 
-def most_of_daemon(flows: int, max_connections: int) -> int:
-    """How many a daemon opens at most: two per flow, listener and sweeper, or what is set."""
-    wanted = 2 * flows + 2
+def most_of_daemon(flows: int, max_connections: int, *, exports: bool = False) -> int:
+    """How many a daemon opens at most: two per flow, listener and sweeper, or what is set; and the
+    exporter, where there are traces."""
+    wanted = 2 * flows + 2 + exports
     return min(wanted, max_connections) if max_connections else wanted
 
 

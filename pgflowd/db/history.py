@@ -16,6 +16,7 @@ from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
 from pgflowd.core.documents.runs import Attempt, AttemptOutput, FailedAttempt, TaskProgress
 from pgflowd.core.json import decode
 from pgflowd.core.output_stream import read
+from pgflowd.core.traces import EndedAttempt, EndedPart
 from pgflowd.db.query import Query, Rows, document_of, documents, only
 
 
@@ -174,3 +175,35 @@ select name, type, length, is_whole, value
 def trace_id(run_id: UUID) -> Query[str]:
     """Return the id of the trace of a run, also of one that was never traced."""
     return Query("select pgflowd.trace_id(%s)", (run_id,), only)
+
+
+def export_attempts(most: int) -> Query[list[EndedAttempt]]:
+    """Return attempts that have ended, and move the cursor of exports past them; none while
+    another daemon exports. In a transaction, which is committed once they are exported."""
+
+    def read(rows: Rows) -> list[EndedAttempt]:
+        made = ((*row[:-2], row[-2] and decode(row[-2]), row[-1]) for row in rows)
+        return [EndedAttempt._make(row) for row in made]
+
+    return Query(_EXPORT_ATTEMPTS, (most,), read)
+
+
+def export_runs(run_ids: Sequence[str], most: int) -> Query[list[EndedPart]]:
+    """Return these runs that have ended, and some that no report has ended, with their steps: each
+    run before its steps. In the transaction of `export_attempts`."""
+
+    def read(rows: Rows) -> list[EndedPart]:
+        return [EndedPart._make((*row[:-1], row[-1] and decode(row[-1]))) for row in rows]
+
+    return Query(_EXPORT_RUNS, (list(run_ids), most), read)
+
+
+_EXPORT_ATTEMPTS = """
+select run_id::text, step_slug, task_index, token, flow_slug, attempt, began_us, ended_us, outcome,
+       error_type, error_message, exit_code, exit_signal, cpu_s, peak_kb, trace, ends_run
+  from pgflowd.export_attempts(%s)
+"""
+_EXPORT_RUNS = """
+select run_id::text, flow_slug, step_slug, status, error, began_us, ended_us, deps, trace
+  from pgflowd.export_runs(%s::uuid[], %s) order by run_id, step_slug nulls first
+"""

@@ -20,7 +20,6 @@ from uuid import UUID
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.traces import trace_of
 from pgflowd.core.worker.events import (
-    EndedParts,
     LeaseVerdict,
     ReportAnswer,
     RunCancelled,
@@ -115,12 +114,6 @@ def not_started(detail: str) -> TaskNotStarted:
 def run_changes(run_ids: Sequence[str]) -> Query[list[RunChange]]:
     """Return the changes of these runs by a report, in its transaction."""
     return Query(_RUN_CHANGES, (f"{{{','.join(run_ids)}}}",), _run_changes)
-
-
-def ended_parts(run_ids: Sequence[str]) -> Query[list[EndedParts]]:
-    """Return what a report has ended of these runs, in its transaction."""
-    params = (f"{{{','.join(run_ids)}}}",)
-    return Query(_ENDED_PARTS, params, lambda rows: [EndedParts(*row) for row in rows])
 
 
 def cancellations(tokens: Sequence[int]) -> Query[list[RunCancelled]]:
@@ -237,12 +230,6 @@ select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b:
 """
 _KEEP_LAST = "select pgflowd.keep_last(%s, %s::bigint[], %b::text[], %b::text[], %s::int[])"
 _RUN_CHANGES = """
-select run_id::text, step_slug, status, took_s, error, ended_at from pgflowd.news(%s::uuid[])
+select run_id::text, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])
  order by run_id, step_slug is null, status = 'started', step_slug
-"""
-_ENDED_PARTS = """
-select step_slug, status, error, ended_at,
-       string_agg(run_id || ' ' || (ended_at - coalesce(took_s, 0)), ' ')
-  from pgflowd.news(%s::uuid[]) where status <> 'started'
- group by step_slug, status, error, ended_at
 """

@@ -2,22 +2,23 @@
 OpenTelemetry in a process that uses it: of an application that starts runs, or of a runner.
 
 Nothing here imports it, except where the flow's module has done so, and sets no provider of its
-own: then `provide` sets one whose spans go to the exporter. Without OpenTelemetry each function is
-one look into `sys.modules`.
+own: then `provide` sets one of the SDK, as the variables OTEL_… say. Without OpenTelemetry each
+function is one look into `sys.modules`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 from pgflowd.core.traces import MAX_TRACESTATE_CHARS, CallerTrace, SpanName, read_traceparent
 
 _API = "opentelemetry.trace"
+FLUSH_S = 2.0  # so long a runner waits for the exporter of its handlers
 _UNUSED: AbstractContextManager[CallerTrace | None] = nullcontext()
 
 
@@ -75,17 +76,36 @@ def detach(token: Any) -> None:
         context.detach(token)
 
 
-def provide(path: Path) -> None:
-    """Let the exporter have the spans of handlers, if their module uses OpenTelemetry and has set
-    no provider. Without its SDK there are none; the exporter says so (E505)."""
+def load() -> None:
+    """Import what `provide` needs, for a zygote: its runners share the memory."""
+    if _lacks_provider(sys.modules.get(_API)):
+        with contextlib.suppress(ImportError):  # without the SDK; the exporter says so (E505)
+            import pgflowd.host.otlp  # noqa: F401
+
+
+def provide(service: str) -> None:
+    """Let the spans of handlers be exported by the SDK, in a thread of its own, if their module
+    uses OpenTelemetry and has set no provider."""
     api: Any = sys.modules.get(_API)
-    if api is None or not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
-        return
-    try:
-        from pgflowd.host.span_processor import provider_to
-    except ImportError:
-        return
-    api.set_tracer_provider(provider_to(path))
+    if _lacks_provider(api):
+        with contextlib.suppress(Exception):  # a variable is wrong, which the exporter says
+            from pgflowd.host.otlp import provider_of
+
+            api.set_tracer_provider(provider_of(service))
+
+
+def flush() -> None:
+    """Let the provider export what it has, but wait not for long: the process ends."""
+    api: Any = sys.modules.get(_API)
+    flush = getattr(api and api.get_tracer_provider(), "force_flush", None)
+    if flush is not None:
+        thread = threading.Thread(target=flush, daemon=True)
+        thread.start()
+        thread.join(FLUSH_S)
+
+
+def _lacks_provider(api: Any) -> bool:
+    return api is not None and isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
 
 
 def _trace_of(span: Any) -> CallerTrace | None:

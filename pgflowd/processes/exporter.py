@@ -1,48 +1,47 @@
 """
-Exports spans by OpenTelemetry, over OTLP/HTTP, as the variables OTEL_… say.
+Exports the spans of runs that have ended, from the history, by OpenTelemetry.
 
 It is an observer (docs/background/supervision.md, rules 50 to 53), and the only process of a daemon
-that imports OpenTelemetry by itself. Workers and runners send it spans as datagrams, without
-waiting. What a collector does not take is kept and tried again, while there is room in the queue;
-what exceeds it is dropped and counted. What the collector refuses for good has failed, and so has
-what came as a span and is none.
+that imports OpenTelemetry by itself. Each second it reads, in one transaction, attempts and runs
+that have ended since, sends their spans, and commits. The cursor is a row of the database, which
+it holds meanwhile, so one daemon of a fleet exports. What a collector does not take is read again.
+What it refuses for good has failed. No report and no runner waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
-import select
-import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pgflowd.core.messages import Drain, Failed, Heartbeat, QuickStop, Ready
-from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, SPANS
+import psycopg
+
+from pgflowd.core.messages import Failed
+from pgflowd.core.metrics.definitions import SPANS
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
+from pgflowd.core.traces import EndedSpan, spans_of_attempts, spans_of_parts
+from pgflowd.db.history import export_attempts, export_runs
+from pgflowd.db.query import execute
 from pgflowd.host.channel import Channel
-from pgflowd.host.config import control_path
 from pgflowd.host.logs import Log
-from pgflowd.host.span_socket import MAX_DATAGRAM, listen, read_datagram, socket_path
+from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 if TYPE_CHECKING:
-    from pgflowd.host.otlp import OtlpExporter, ScopedSpans
+    from pgflowd.host.otlp import SpanSender
 
-HEARTBEAT_S = 5.0  # a small part of hang_timeout
-NICE = 10  # where processors are scarce, tasks go first; nor does a datagram (SCHED_BATCH)
-MAX_QUEUE, MAX_QUEUE_BYTES = 8192, 32_000_000  # spans, and what they take
-BATCH_BYTES = 900_000  # of a request; some collectors take no more than a megabyte
-ENOUGH = 4096  # spans do not wait for more
-PAUSE_S = 5.0  # between two exports, unless there is enough for one
-FLUSH_S = 1.5  # at the end
-MAX_READS = 64  # datagrams, before anything else is looked at
+NICE = 10  # where processors are scarce, tasks go first
+MOST = 1000  # attempts and runs of one transaction
+MOST_SPANS = 512  # of a request
+LOOK_S = 1.0  # between two looks, unless there is more
+WAIT_S = 0.02  # between two looks at what is under way
+PAUSE_S = 5.0  # after the collector has not answered
 SAY_AGAIN_S = 60.0  # the same error
 MAX_SAID = 2000  # characters of it are looked at
 
@@ -53,17 +52,13 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:
-        exporter, path = _exporter(settings), socket_path(control_path(settings))
-        gc.freeze()  # what is imported is not looked at again for each portion of spans
-        end = listen(path)
+        sender = _sender(settings)
     except _CannotStart as why:
-        return _refuse(channel, str(why))
-    except OSError as error:
-        return _refuse(channel, f"the socket for spans cannot be made: {error}")
-    try:
-        SpanExports(channel, settings, log, exporter).run(end)
-    finally:
-        path.unlink(missing_ok=True)
+        channel.send(Failed("E505", str(why)))
+        channel.flush_all()
+        return EXIT_CANNOT
+    with contextlib.suppress(StopRequested):
+        Exporter(Service(channel, settings, log), settings, log, sender).run()
     return EXIT_ASKED
 
 
@@ -71,7 +66,7 @@ class _CannotStart(Exception):
     """The settings or what is installed."""
 
 
-def _exporter(settings: Settings) -> OtlpExporter:
+def _sender(settings: Settings) -> SpanSender:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(
         "OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"
     )
@@ -79,166 +74,83 @@ def _exporter(settings: Settings) -> OtlpExporter:
         text = f"OTEL_EXPORTER_OTLP_PROTOCOL is {one_line(protocol, 60)}; only http/protobuf is"
         raise _CannotStart(f"{text} spoken: unset it, and name an endpoint of that kind")
     try:
-        from pgflowd.host.otlp import OtlpExporter
+        from pgflowd.host.otlp import SpanSender
     except ImportError as error:
         text = f"[telemetry] traces is on, and OpenTelemetry cannot be imported ({error})"
         raise _CannotStart(f"{text}: install pgflowd[otel]") from error
     try:
-        exporter = OtlpExporter(settings.telemetry.service_name or settings.pgflowd.name)
+        sender = SpanSender(settings.service_name)
     except Exception as error:
         text = one_line(redact(f"{type(error).__name__}: {error}"), 300)
         raise _CannotStart(f"a variable OTEL_EXPORTER_OTLP_… is wrong: {text}") from error
-    url = urlsplit(exporter.endpoint)
+    url = urlsplit(sender.endpoint)
     if url.scheme not in ("http", "https") or not url.hostname:
-        shown = one_line(redact(exporter.endpoint), 100)
+        shown = one_line(redact(sender.endpoint), 100)
         raise _CannotStart(f"OTEL_EXPORTER_OTLP_ENDPOINT is {shown}; it must be a URL of HTTP")
-    return exporter
+    return sender
 
 
-def _refuse(channel: Channel, text: str) -> int:
-    channel.send(Failed("E505", text))
-    channel.flush_all()
-    return EXIT_CANNOT
+class Exporter:
+    """The connection, and what became of the spans."""
 
-
-class SpanExports:
-    """The queue, and the thread that empties it."""
-
-    def __init__(
-        self, channel: Channel, settings: Settings, log: Log, exporter: OtlpExporter
-    ) -> None:
-        self._channel, self._log, self._exporter = channel, log, exporter
-        self._heartbeat_s = min(HEARTBEAT_S, settings.supervisor.hang_timeout_s / 3)
-        self._changed = threading.Condition()
-        self._queue: deque[ScopedSpans] = deque()
-        self._queued_bytes = 0
-        self._spans = 0  # that are queued or under way
-        self._counts = Counter({"sent": 0, "dropped": 0, "failed": 0})
-        self._is_closing = False
+    def __init__(self, service: Service, settings: Settings, log: Log, sender: SpanSender) -> None:
+        self._service, self._log, self._sender = service, log, sender
+        self._ratio = settings.telemetry.ratio
+        self._link = DatabaseLink(service, settings, log, "exporter", settings.database.url)
+        self._counts = Counter({"sent": 0, "failed": 0})
         self._said: dict[str, float] = {}  # when an error was logged last
-
-    def run(self, end: socket.socket) -> None:
+        service.numbers["endpoint"] = redact(sender.endpoint)
+        self._note(0)
         _forward_logging(self._say)
-        thread = threading.Thread(target=self._export_all, name="export", daemon=True)
+
+    def run(self) -> None:
+        self._link.run(lambda conn: None, self._work)
+
+    def _work(self, conn: psycopg.Connection[Any]) -> None:
+        while True:
+            self._service.wait_until(time.monotonic() + self._export(conn))
+
+    def _export(self, conn: psycopg.Connection[Any]) -> float:
+        """Export what has ended since; return when to look again."""
+        with self._link.limited(conn):
+            conn.execute("begin")
+            attempts = execute(conn, export_attempts(MOST))
+            ended = list(dict.fromkeys(each.run_id for each in attempts if each.ends_run))
+            parts = execute(conn, export_runs(ended, MOST))
+        hide = self._log.without_secrets
+        spans = spans_of_attempts(attempts, self._ratio, hide)
+        spans += spans_of_parts(parts, self._ratio, hide)
+        starts = range(0, len(spans), MOST_SPANS)
+        has_gone = all(self._send(spans[start : start + MOST_SPANS]) for start in starts)
+        with self._link.limited(conn):
+            conn.execute("commit" if has_gone else "rollback")
+        self._note(0 if has_gone else len(spans))
+        if not has_gone:
+            return PAUSE_S
+        return LOOK_S if len(attempts) < MOST else 0.0
+
+    def _send(self, spans: list[EndedSpan]) -> bool:
+        """Return whether these are done with. Orders are read meanwhile."""
+        answers: list[tuple[bool, bool]] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(self._sender.send(spans)), name="export", daemon=True
+        )
         thread.start()
-        self._channel.send(Ready())
-        self._heartbeat()
-        next_at = time.monotonic() + self._heartbeat_s
-        poll = select.poll()
-        for source in (end, self._channel):
-            poll.register(source, select.POLLIN)
-        while not self._has_orders():
-            if not thread.is_alive():  # by a bug; a new process goes on
-                raise RuntimeError("the thread that exports spans has ended")
-            poll.poll(max(0.0, next_at - time.monotonic()) * 1000)
-            self._read(end)
-            self._channel.flush()
-            if time.monotonic() >= next_at:
-                self._heartbeat()
-                next_at = time.monotonic() + self._heartbeat_s
-        while self._read(end):
-            pass
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
-        thread.join(FLUSH_S)
-        with self._changed:
-            if self._spans:
-                self._counts["dropped"] += self._spans
-                self._say(f"{self._spans} spans were lost at the end: the collector took no more")
-        self._heartbeat()
-        self._channel.flush_all()
+        while thread.is_alive():
+            thread.join(WAIT_S)
+            self._service.wait_until(time.monotonic() + 0.001)
+        if not answers:  # by a bug; a new process goes on
+            raise RuntimeError("the thread that exports spans has ended")
+        [(has_gone, is_refused)] = answers
+        if has_gone or is_refused:
+            self._counts["sent" if has_gone else "failed"] += len(spans)
+        return has_gone or is_refused
 
-    def _has_orders(self) -> bool:
-        orders = self._channel.receive()
-        return self._channel.at_end or any(isinstance(each, Drain | QuickStop) for each in orders)
-
-    def _read(self, end: socket.socket) -> bool:
-        """Read datagrams into the queue; return whether there may be more."""
-        for _ in range(MAX_READS):
-            try:
-                datagram = end.recv(MAX_DATAGRAM)
-            except BlockingIOError:
-                return False
-            told, lost = read_datagram(datagram)
-            for each in told:
-                self._add(each)
-            with self._changed:
-                self._counts["dropped"] += lost
-        return True
-
-    def _add(self, told: Any) -> None:
-        """Queue what is told; whoever is our user may tell anything."""
-        try:
-            scope, spans = self._exporter.encode(told)
-        except Exception as error:
-            self._refuse(1, f"{type(error).__name__}: {error}")
-            return
-        number, size = spans.number, len(spans.data)
-        with self._changed:
-            if self._spans + number > MAX_QUEUE or self._queued_bytes + size > MAX_QUEUE_BYTES:
-                self._counts["dropped"] += number
-            elif number:
-                self._queue.append((scope, spans))
-                self._spans += number
-                self._queued_bytes += size
-                if self._is_enough():
-                    self._changed.notify()
-        if spans.wrong:
-            self._refuse(spans.wrong, spans.why)
-
-    def _refuse(self, count: int, why: str) -> None:
-        """Count what came as spans and is none."""
-        with self._changed:
-            self._counts["failed"] += count
-        self._say(f"what came as a span is none: {why}")
-
-    def _is_enough(self) -> bool:
-        """Whether the thread is to go on at once; it asks when nothing is under way."""
-        is_batch = self._spans >= ENOUGH or self._queued_bytes >= BATCH_BYTES
-        return is_batch or self._is_closing
-
-    def _heartbeat(self) -> None:
-        with self._changed:
-            numbers: dict[str, Any] = {
-                SPANS.key: dict(self._counts),
-                "queued": self._spans,
-                "endpoint": redact(self._exporter.endpoint),
-                LOG_RECORDS_DROPPED.key: self._log.lost,
-            }
-        self._channel.send(Heartbeat(numbers))
-
-    # in the thread
-
-    def _export_all(self) -> None:
-        while batch := self._next_batch():
-            has_gone, is_refused = self._exporter.export(batch)
-            with self._changed:
-                if has_gone or is_refused:
-                    count = sum([spans.number for _, spans in batch])
-                    self._spans -= count
-                    self._counts["sent" if has_gone else "failed"] += count
-                    continue
-                self._queue.extendleft(reversed(batch))
-                self._queued_bytes += sum([len(spans.data) for _, spans in batch])
-                if self._is_closing:
-                    return
-                self._changed.wait_for(lambda: self._is_closing, PAUSE_S)
-
-    def _next_batch(self) -> list[ScopedSpans]:
-        """Wait for spans; none at the end."""
-        with self._changed:
-            while True:
-                self._changed.wait_for(self._is_enough, PAUSE_S)
-                if self._queue or self._is_closing:
-                    break
-            batch: list[ScopedSpans] = []
-            room = BATCH_BYTES
-            while self._queue and (not batch or len(self._queue[0][1].data) <= room):
-                batch.append(self._queue.popleft())
-                room -= len(batch[-1][1].data)
-            self._queued_bytes -= BATCH_BYTES - room
-            return batch
+    def _note(self, waiting: int) -> None:
+        numbers: dict[str, Any] = {SPANS.key: dict(self._counts), "queued": waiting}
+        if any(self._service.numbers.get(name) != value for name, value in numbers.items()):
+            self._service.numbers |= numbers
+            self._service.send_heartbeat_soon()
 
     def _say(self, text: str) -> None:
         """Log an error, if that was not done a moment ago."""

@@ -66,7 +66,7 @@ begin
                    ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
                    ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
                    ('pgflowd\.(settings|step_options|flow_options|versions|schema_history|attempt_history|run_status|worker_status|paused_flows|schedules)', 'select', 'pgflow_worker'),
-                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|locks|checkpoints|sweepers|daemons)',
+                   ('pgflowd\.(runs|attempts|awaits|minutes|doorbells|waits|worker_caps|slots|locks|checkpoints|sweepers|daemons|traces|ended_runs)',
                     'select, insert, update, delete', 'pgflow_worker'),
                    -- nobody says which role of the server has acted: session_role has its default
                    ('pgflowd\.actions', 'select, insert (actor, action, flow_slug, run_id, step_slug, task_index, reason, data)',

@@ -250,6 +250,15 @@ def test_check_tells_what_open_runs_and_other_runtimes_need(here, project, shop)
     assert "W321  analyze_website: 1 run of version 1 began although another one" in after.out
 
 
+@covers("W333")
+def test_check_says_that_without_a_history_there_are_no_traces(here, project, shop, database):
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write('\n[telemetry]\ntraces = "on"\n')
+    assert "W333" not in here("check").out
+    here("db", "set", "history", "off")
+    assert "W333  [telemetry] traces is on, and history is off" in here("check").out
+
+
 def test_deploy_prints_sql_that_does_the_same(here, project, database):
     script = here("flows", "deploy", "--sql").out
 

@@ -103,8 +103,8 @@ CASES: dict[str, tuple[Series, Series]] = {  # when it fires, and when it is sil
             f'pgflowd_wakes_total{{{FLOW},reason="fallback"}}': "0+99x50",  # they found nothing
         },
     ),
-    "PgflowdSpansDropped": (
-        {f'pgflowd_spans_total{{{HERE},result="dropped"}}': "0x30 9x20"},
+    "PgflowdSpansRefused": (
+        {f'pgflowd_spans_total{{{HERE},result="failed"}}': "0x30 9x20"},
         {
             f'pgflowd_spans_total{{{HERE},result="sent"}}': "0+9x50",
             f'pgflowd_spans_total{{{HERE},result="failed"}}': "9x50",

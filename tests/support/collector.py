@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
 CONSUMER = 5
 
@@ -104,11 +103,6 @@ def faults(spans: list[CollectedSpan], skew_ms: float = 20.0) -> list[str]:
         elif each.end > parent.end + skew_ms * 1e6 and each.kind != CONSUMER:
             found.append(f"{each.name} ends {(each.end - parent.end) / 1e6} ms after {parent.name}")
     return found
-
-
-def read_spans(data: bytes) -> list[CollectedSpan]:
-    """What the exporter puts into a request."""
-    return [_read(each, "") for each in ScopeSpans.FromString(data).spans]
 
 
 def _read(span: Any, service: str) -> CollectedSpan:

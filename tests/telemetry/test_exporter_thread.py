@@ -39,8 +39,9 @@ def test_it_crashes_and_the_next_one_exports(
     patient = {"start_timeout": "2m", "hang_timeout": "2m"}  # it imports much
     daemon = setup.serve(telemetry={"traces": "on"}, supervisor=patient)
 
-    daemon.until("child.ready", 2, within_s=120, child="exporter")
+    daemon.until("child.ready", within_s=120, child="exporter")
     run_id = start_run(database, "alpha")
+    daemon.until("child.ready", 2, within_s=120, child="exporter")
 
     until(lambda: [each for each in collector.named("run alpha") if each.trace == run_id.hex], 60)
     assert len(daemon.events("child.exited", child="exporter")) == 1

@@ -6,17 +6,11 @@ import os
 import re
 import signal
 from typing import Any
-from uuid import uuid4
 
-from support.collector import CollectedSpan, Collector, faults, read_spans
+from support.collector import Collector, faults
 from support.covers import covers
 from support.daemon import DaemonSetup, start_run
 
-from pgflowd.core.traces import attempt_span
-from pgflowd.core.worker.spans import Portion
-from pgflowd.host.otlp import OtlpExporter
-from pgflowd.host.span_socket import SpanSender, listen, read_datagram, socket_path
-from pgflowd.processes.exporter import MAX_QUEUE
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
 
@@ -37,12 +31,6 @@ def work(run, ctx):
             pathlib.Path(run["mark"]).write_text(str(os.getpid()))
             time.sleep(60)
 """
-STRANGE: dict[str, Any] = {
-    "trace": "2" * 32, "id": "3" * 16, "parent": None, "state": None, "name": "half \ud800",
-    "start": 1, "end": 2, "error": None, "links": [["7" * 32, "6" * 16]], "scope": ["one", None],
-    "attributes": {"large": 1 << 70, "yes": True, "list": [1, None, 2], "deep": {"a": 1},
-                   "none": None},
-}  # fmt: skip
 HIDDEN = """
 import os, sys
 
@@ -66,7 +54,6 @@ def test_who_is_killed_loses_only_its_own_spans(
     setup.environ |= {"PYTHONPATH": str(site), "HIDDEN": str(hidden)}
     setup.module("alpha_flow", FLOW)
     daemon = setup.serve(telemetry={"traces": "on"})
-    conn = database.connect()
 
     # without the extra: the exporter is parked, handlers run; a reload finds what was installed
     daemon.until("child.parked", child="exporter", code="E505")
@@ -86,61 +73,55 @@ def test_who_is_killed_loses_only_its_own_spans(
         run_id = start_run(database, "alpha", **given)
         return str(run_id), run_id.hex
 
-    # a runner: what was open; its worker writes the attempt
+    # a runner: what was open; the history has its attempt
     mark = tmp_path / "first"
     _, trace = run(mark=str(mark))
     os.kill(int(until(lambda: mark.exists() and mark.read_text(), 10)), signal.SIGKILL)
     ran(trace)
-    spans = until(lambda: len(collector.of_trace(trace)) == 7 and collector.of_trace(trace), 10)
+    until(lambda: len(collector.of_trace(trace)) >= 6, 10)
+    spans = collector.of_trace(trace)
     assert faults(spans) == []
-    names = sorted(each.name for each in spans)
-    assert names == ["attempt 1", "attempt 2", "done", "done", "open", "run alpha", "work"]
+    names = {each.name for each in spans}
+    assert names == {"attempt 1", "attempt 2", "done", "open", "run alpha", "work"}
     first = next(each for each in spans if each.name == "attempt 1")
     assert (first.is_error, first.attributes["pgflow.exit_signal"]) == (True, signal.SIGKILL)
 
-    # a worker: the attempts that it held; the next one says so
+    # a worker: nothing of the history, since another one takes the task over
     mark = tmp_path / "second"
-    run_id, trace = run(mark=str(mark))
+    _, trace = run(mark=str(mark))
     until(lambda: mark.exists() and mark.read_text(), 10)
     daemon.kill("alpha")
     ran(trace)
-    spans = until(lambda: len(collector.of_trace(trace)) == 6 and collector.of_trace(trace), 10)
-    [token] = conn.execute(
-        "select min(token) from pgflowd.attempts where run_id = %s", (run_id,)
-    ).fetchone()
-    lost = attempt_span(run_id, "work", 0, token)
-    assert lost not in [each.id for each in spans]
-    assert [each.name for each in spans if each.parent == lost] == ["done"]
-    next_one = next(each for each in spans if each.name.startswith("attempt"))
+    until(lambda: len(collector.of_trace(trace)) >= 6, 10)
+    spans = collector.of_trace(trace)
+    assert faults(spans) == []
+    lost, next_one = sorted(
+        (each for each in spans if each.name.startswith("attempt")), key=lambda each: each.start
+    )
+    assert lost.is_error and lost.attributes["pgflow.outcome"] == "stalled"
     assert next_one.attributes["pgflow.previous"] == "stalled"
 
-    # the collector: nothing, unless the queue is full; that is counted
+    # the exporter, with the collector away: nothing; it comes back alone
     collector.status = 503
     _, trace = run()
-    sender = SpanSender(socket_path(str(daemon.control)))
-    for each in (STRANGE, STRANGE | {"id": "12"}, STRANGE | {"id": "5" * 16, "attributes": 1}):
-        sender.send(each)
-    runs = " ".join(f"{uuid4()} {nr}" for nr in range(500))
-    some = Portion([["of", 3, "fields"]], [["a", "failed", None, 1, f"{runs} bad bad", []]], {})
-    until(lambda: sender.send_portion("alpha", some) or counts(daemon)["dropped"], 20)
-    assert MAX_QUEUE - 500 < daemon.ask()["exporter"]["queued"] <= MAX_QUEUE
-    failed = counts(daemon)["failed"]
-    assert failed >= 2 * (MAX_QUEUE // 500) + 2, "these were no spans"
-    collector.status = 200
-    until(lambda: len(collector.of_trace(trace)) == 5, 10)
-    [strange] = collector.of_trace(STRANGE["trace"])  # beside those that are none
-    assert (strange.name, strange.kind, strange.links) == ("half ?", 1, ("6" * 16,))
-    known = strange.attributes
-    assert (known["large"], known["yes"], known["deep"]) == (str(1 << 70), True, "{'a': 1}")
-    assert [each.int_value for each in known["list"].values] == [1, 2] and "none" not in known
-
-    # the exporter: what it had; it comes back alone
+    until(lambda: daemon.ask()["exporter"]["queued"], 20)
     before = daemon.pids()
     os.kill(daemon.ask()["exporter"]["pid"], signal.SIGKILL)
     daemon.until("child.ready", 2, child="exporter")
-    _, trace = run()
-    until(lambda: len(collector.of_trace(trace)) == 5, 15)
+    _, later = run()
+    collector.status = 200
+    for each in (trace, later):
+        until(lambda each=each: len(collector.of_trace(each)) == 5, 25)
     assert daemon.pids() == before
+
+    # what it refuses for good: that, and no more
+    collector.status = 400
+    _, refused = run()
+    until(lambda: counts(daemon)["failed"] >= 3, 20)
+    collector.status = 200
+    _, trace = run()
+    ran(trace)
+    assert not [each for each in collector.of_trace(refused) if each.name == "run alpha"]
 
 
 def counts(daemon: Any) -> dict[str, int]:
@@ -148,15 +129,13 @@ def counts(daemon: Any) -> dict[str, int]:
 
 
 @covers("E505")
-def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporter(
-    setup: DaemonSetup, database: ScratchDatabase
+def test_of_those_without_a_sample_there_are_no_spans_and_bad_settings_park_the_exporter(
+    setup: DaemonSetup, collector: Collector, database: ScratchDatabase
 ) -> None:
-    setup.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] = "grpc"
-    setup.module("alpha_flow", FLOW)
+    setup.flow("alpha")
     daemon = setup.serve(telemetry={"traces": "on", "ratio": 0.0})
-    daemon.until("child.parked", child="exporter", code="E505")
-    assert "E505" in [each["code"] for each in daemon.ask()["problems"]]
-    end = listen(socket_path(str(daemon.control)))
+    daemon.until("child.ready", child="exporter")
+    daemon.until("child.ready", child="worker alpha")
     conn = database.connect()
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
     query = """
@@ -170,25 +149,12 @@ def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporte
     for run_id in runs:
         daemon.until("run.completed", run=str(run_id))
 
-    spans: list[CollectedSpan] = []
-
-    def read() -> bool:
-        try:
-            while True:
-                found, lost = read_datagram(end.recv(100_000))
-                assert not lost
-                for each in found:
-                    spans.extend(read_spans(OtlpExporter.encode(each)[1].data))
-        except BlockingIOError:
-            return sum(each.name == "run alpha" for each in spans) == 2
-
-    until(read, 10)
-    end.close()
+    until(lambda: len(collector.named("run alpha")) == 2, 20)
     started, later = (
-        {each.name: each for each in spans if each.trace == trace}
+        {each.name: each for each in collector.spans if each.trace == trace}
         for trace in (caller[3:35], runs[3].hex)
     )
-    assert len(spans) == len(started) + len(later) == 10, "the first two were not sampled"
+    assert len(collector.spans) == len(started) + len(later) == 6, "the first two are not sampled"
     run = started["run alpha"]
     assert (run.parent, run.state, run.links) == (caller[36:52], "y=2", ())
     assert later["run alpha"].parent == ""
@@ -196,8 +162,46 @@ def test_without_a_sample_there_is_no_datagram_and_bad_settings_park_the_exporte
     assert "trace_id" in daemon.events("task.completed", run=str(runs[2]))[0]
     assert "trace_id" not in daemon.events("task.completed", run=str(runs[0]))[0]
 
+    setup.environ["OTEL_EXPORTER_OTLP_PROTOCOL"] = "grpc"
+    other = setup.serve("other", telemetry={"traces": "on"})
+    other.until("child.parked", child="exporter", code="E505")
+    assert "E505" in [each["code"] for each in other.ask()["problems"]]
 
-def test_without_traces_there_is_no_socket_and_no_module(
+
+def test_runs_that_no_report_ends_have_spans_and_one_of_two_daemons_exports(
+    setup: DaemonSetup, collector: Collector, database: ScratchDatabase, tmp_path: Any
+) -> None:
+    setup.module("alpha_flow", FLOW)
+    one = setup.serve("one", telemetry={"traces": "on"})
+    other = setup.serve("other", telemetry={"traces": "on"})
+    for daemon in (one, other):
+        daemon.until("child.ready", child="exporter")
+    conn = database.connect()
+    mark = tmp_path / "mark"
+    cancelled = start_run(database, "alpha", mark=str(mark))
+    until(mark.exists, 20)
+    conn.execute("select pgflowd.cancel(%s, 'enough', 'me')", (cancelled,))
+    wished = "select run_id from pgflowd.start('alpha', %s, expires_at => now() + interval '2 s')"
+    mark.unlink()
+    input_ = f'{{"mark": "{mark}"}}'
+    [expired] = conn.execute(wished, (input_,)).fetchone()
+    others = [start_run(database, "alpha") for _ in range(10)]
+
+    def ended() -> bool:
+        runs = {each.trace for each in collector.named("run alpha")}
+        return runs >= {run.hex for run in (cancelled, expired, *others)}
+
+    until(ended, 40)
+    by_run = {each.trace: each for each in collector.named("run alpha")}
+    assert by_run[cancelled.hex].attributes["pgflow.status"] == "cancelled"
+    assert by_run[expired.hex].attributes["pgflow.status"] == "expired"
+    assert "cancelled by me: enough" in by_run[cancelled.hex].message
+    of_history = [each.id for each in collector.spans if each.name not in ("done", "open")]
+    until(lambda: sum(counts(each)["sent"] for each in (one, other)) >= len(of_history), 10)
+    assert len(of_history) == len(set(of_history)), "each was sent once"
+
+
+def test_without_traces_there_is_no_module(
     setup: DaemonSetup, database: ScratchDatabase, tmp_path: Any
 ) -> None:
     setup.flow("alpha")
@@ -216,4 +220,3 @@ def test_without_traces_there_is_no_socket_and_no_module(
     of_others = [line for line in seen.splitlines() if not line.startswith(f"{daemon.pid} ")]
     made = "".join(line for line in of_others if "AF_UNIX" in line)
     assert "SOCK_STREAM" in made and "SOCK_DGRAM" not in made
-    assert not list(daemon.control.parent.glob("*.span"))

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import Any
-
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from support.engine import task
 
-from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.traces import (
+    MAP_SPANS,
+    MAX_TEXT_CHARS,
+    EndedAttempt,
+    EndedPart,
     SpanName,
     Trace,
     attempt_span,
-    encode_portion,
     is_in_ratio,
     read_traceparent,
     run_span,
+    spans_of_attempts,
+    spans_of_parts,
     step_span,
     trace_of,
     write_traceparent,
 )
-from pgflowd.core.worker import spans
-from pgflowd.core.worker.actions import SendSpans
-from pgflowd.core.worker.events import EndedParts, ReportAnswer, RunChange, Verdict
-from pgflowd.core.worker.task import TaskReport
+from pgflowd.host.otlp import _readable, _resource
 
 RUN, TRACE, SPAN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12", "ab" * 16, "cd" * 8
 OWN = RUN.replace("-", "")
 CALLER = f"00-{TRACE}-{SPAN}-01"
+ATTEMPT = EndedAttempt(
+    RUN, "a", 0, 7, "mail", 2, 1_000_000, 3_000_000, "completed",
+    None, None, None, None, 0.5, None, None, False,
+)  # fmt: skip
+PART = EndedPart(RUN, "mail", None, "completed", None, 0, 3_000_000, None, None)
 
 
 def test_ids_are_the_same_for_whoever_makes_them() -> None:
@@ -79,141 +81,83 @@ def test_the_ratio_counts_the_low_bytes_of_the_id() -> None:
 
 
 def test_of_a_map_that_completes_only_some_attempts_have_spans() -> None:
+    indexes = (0, MAP_SPANS - 1, MAP_SPANS, MAP_SPANS + 1)
+    attempts = [ATTEMPT._replace(task_index=nr, token=nr) for nr in indexes]
+    attempts += [attempts[-1]._replace(task_index=MAP_SPANS + 2, outcome="failed")]
+
+    found = spans_of_attempts(attempts, 1.0, str)
+
+    shown = [each.attributes["pgflow.task_index"] for each in found]
+    assert shown == [0, MAP_SPANS - 1, MAP_SPANS + 2]
+    assert spans_of_attempts(attempts, 0.0, str) == []
     trace = Trace(TRACE, True)
-    times = {"began_at": 1.0, "ended_at": 2.0}
-    most = spans.MAP_SPANS
-    reports = [
-        TaskReport(task(nr)._replace(task_index=index, trace=trace), Outcome.COMPLETED, **times)
-        for nr, index in enumerate((0, most - 1, most, most + 1, most + 2))
-    ]
-    reports[4] = replace(reports[4], outcome=Outcome.FAILED)
-    unsampled = TaskReport(task(9)._replace(trace=Trace(TRACE, False)), Outcome.COMPLETED)
-    verdicts = [Verdict.COMPLETED] * 4 + [Verdict.QUEUED, Verdict.COMPLETED]
-    ended = SendSpans((*reports, unsampled), tuple(map(ReportAnswer, verdicts)), ())
-
-    found = spans.portion_of([ended], 1000.0, {}, str)
-
-    assert [row[2] for row in found.attempts] == [0, most - 1, most + 2]
-    told = [spans.trace_for_runner(each.task) for each in (*reports[1:3], unsampled)]
+    tasks = [task(nr)._replace(task_index=nr, trace=trace) for nr in indexes[1:3]]
+    tasks.append(task(9)._replace(trace=Trace(TRACE, False)))
+    told = [each.trace_for_runner for each in tasks]
     assert [each and each.has_span for each in told] == [True, False, False], (
         "no orphans of handlers"
     )
-    assert [each and each.is_sampled for each in told] == [True, True, False]
     parents = [each and each.caller(RUN, "a", 0, 7).traceparent for each in told]
     assert [str(each)[-2:] for each in parents] == ["01", "00", "00"]
-    assert spans.trace_for_runner(task(1)) is None
+    assert task(1).trace_for_runner is None
 
 
 def test_spans_have_their_parents_times_and_no_secrets() -> None:
-    own = task(7)._replace(run_id=RUN, trace=Trace(TRACE, True, SPAN, "a=1", previous="failed"))
-    report = TaskReport(own, Outcome.FAILED, b'"output"', "it was hunter2", "ValueError", pid=5)
-    report.began_at, report.ended_at = 10.0, 12.5
-    changes = [
-        RunChange(RUN, own.step, StepStatus.SKIPPED, None, "hunter2", 1013.0),
-        RunChange(RUN, None, RunStatus.FAILED, 4.0, "hunter2", 1013.0),
-        RunChange(RUN, "next", StepStatus.STARTED),
-    ]
+    told = {"traceparent": CALLER, "tracestate": "a=1", "previous": "failed"}
+    failed = ATTEMPT._replace(
+        outcome="failed", error_type="ValueError", error="it was hunter2", told=told
+    )
+    [attempt] = spans_of_attempts([failed], 1.0, hide)
+    run, skipped, step = spans_of_parts(
+        [
+            PART._replace(status="failed", error="hunter2", told=told),
+            PART._replace(step="b", status="skipped", error="hunter2", deps=["a", "c"]),
+            PART._replace(step="a", began_us=2_000_000, ended_us=1_000_000, deps=[]),
+        ],
+        1.0,
+        hide,
+    )
 
-    attempt, step, run = sent(report, changes)
-
-    assert attempt.parent_span_id == step.span_id and step.parent_span_id == run.span_id
-    assert run.parent_span_id.hex() == SPAN and {attempt.trace_state, run.trace_state} == {"a=1"}
-    assert {each.trace_id.hex() for each in (attempt, step, run)} == {TRACE}
-    assert attempt.span_id.hex() == attempt_span(RUN, own.step, own.task_index, own.token)
-    assert step.span_id.hex() == step_span(RUN, own.step)
-    assert [each.name for each in (attempt, step, run)] == ["attempt 1", own.step, "run mail"]
-    assert [each.kind for each in (attempt, step, run)] == [1, 1, 5]
-    assert times(attempt) == (1010 * 10**9, 1012_500_000_000)
-    assert (times(step), times(run)) == ((1013 * 10**9,) * 2, (1009 * 10**9, 1013 * 10**9))
-    assert [each.span_id.hex() for each in step.links] == [step_span(RUN, "before")]
-    assert attributes(attempt) == {
-        "pgflow.flow": "mail", "pgflow.run_id": RUN, "pgflow.step": own.step,
-        "pgflow.task_index": 0, "pgflow.attempt": 1, "pgflow.outcome": "failed",
-        "pgflow.verdict": "queued", "pgflow.previous": "failed", "process.pid": 5,
-        "error.type": "ValueError",
+    assert (attempt.parent, step.parent, run.parent) == (step.id, run.id, SPAN)
+    assert {(each.trace_id, each.state) for each in (attempt, step, run)} == {(TRACE, "a=1")}
+    assert attempt.id == attempt_span(RUN, "a", 0, 7) and step.id == step_span(RUN, "a")
+    names = [each.name for each in (attempt, step, skipped, run)]
+    assert names == ["attempt 2", "a", "b", "run mail"]
+    assert [each.is_run for each in (attempt, step, run)] == [False, False, True]
+    assert (attempt.began_us, attempt.ended_us) == (1_000_000, 3_000_000)
+    assert step.began_us == step.ended_us, "clocks may go back"
+    assert [each.span_id for each in skipped.links] == [step_span(RUN, "a"), step_span(RUN, "c")]
+    known = {name: value for name, value in attempt.attributes.items() if value is not None}
+    assert known == {
+        "pgflow.flow": "mail", "pgflow.run_id": RUN, "pgflow.step": "a", "pgflow.task_index": 0,
+        "pgflow.attempt": 2, "pgflow.outcome": "failed", "pgflow.previous": "failed",
+        "pgflow.cpu_s": 0.5, "error.type": "ValueError",
     }  # fmt: skip
-    assert attributes(step)["pgflow.reason"] == "***" and step.status.code == 0
-    assert attributes(run) == {
-        "pgflow.flow": "mail", "pgflow.run_id": RUN, "pgflow.status": "failed",
-    }  # fmt: skip
-    assert (attempt.status.code, attempt.status.message) == (2, "it was ***")
-    assert (run.status.code, run.status.message) == (2, "***")
-    assert "hunter2" not in str([attempt, step, run]) and "output" not in str(attempt)
+    assert (attempt.error, run.error, step.error) == ("it was ***", "***", None)
+    assert skipped.attributes["pgflow.reason"] == "***"
+    assert "hunter2" not in str([attempt, step, skipped, run])
 
 
-def test_a_step_lasts_as_long_as_its_attempts() -> None:
-    """It may have ended in a transaction that the handler began."""
-    own = task(7)._replace(run_id=RUN, trace=Trace(None, True))
-    report = TaskReport(own, Outcome.COMPLETED, b"1", cpu_s=0.5, peak_kb=300)
-    report.began_at, report.ended_at = 10.0, 12.5
-    changes = [RunChange(RUN, own.step, StepStatus.COMPLETED, 0.5, None, 1011.0)]
-
-    attempt, step = sent(report, changes, Verdict.COMPLETED)
-
-    assert times(step) == (1010_500_000_000, times(attempt)[1])
-    assert (attempt.trace_id.hex(), attempt.trace_state, attempt.status.code) == (OWN, "", 0)
-    known = attributes(attempt)
-    assert (known["pgflow.cpu_s"], known["pgflow.peak_kb"]) == (0.5, 300)
+def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
+    text = "x" * (MAX_TEXT_CHARS - 3) + "hunter2"
+    [span] = spans_of_attempts([ATTEMPT._replace(outcome="crashed", error=text)], 1.0, hide)
+    assert span.error is not None and span.error.endswith("x***")
 
 
-def test_a_portion_that_is_too_large_is_sent_as_several() -> None:
-    trace = Trace(TRACE, True, SPAN, "a=1")
-    runs = [RUN[:-2] + f"{nr:02}" for nr in range(9)]
-    tasks = [task(nr)._replace(run_id=run, trace=trace) for nr, run in enumerate(runs)]
-    reports = [TaskReport(each, Outcome.FAILED, error_message="x" * 1000) for each in tasks]
-    for each in reports:
-        each.began_at = each.ended_at = 1.0
-    answers = (ReportAnswer(Verdict.FAILED),) * len(reports)
-    parts = EndedParts("a", "completed", None, 1009.0, " ".join(f"{run} 1001" for run in runs))
-    ended = [SendSpans(tuple(reports), answers, (parts,))]
-    whole = spans.portion_of(ended, 1000.0, {}, str)
-
-    pieces, found = [whole], []
-    while pieces:
-        halves = pieces.pop().halves()
-        found += [half for half in halves or () if half.spans == 1]
-        pieces += [half for half in halves or () if half.spans > 1]
-
-    assert whole.spans == len(found) == 18
-    both = [sorted(read(told(some)), key=str) for some in ([whole], found)]
-    assert both[0] == both[1]
+def test_a_run_that_began_later_has_a_link() -> None:
+    told = {"traceparent": CALLER, "is_later": True}
+    [run] = spans_of_parts([PART._replace(told=told)], 0.0, str)
+    assert (run.trace_id, run.parent, run.links) == (OWN, None, (SpanName(TRACE, SPAN),))
 
 
-def told(portions: list[spans.Portion]) -> dict[str, Any]:
-    """As one, as the exporter reads them."""
-    attempts = [row for each in portions for row in each.attempts]
-    parts = [row for each in portions for row in each.parts]
-    traces = {run: trace for each in portions for run, trace in each.traces.items()}
-    document = {"flow": "mail", "attempts": attempts, "parts": parts, "traces": traces}
-    return dict(json.loads(json.dumps(document)))
+def test_the_sdk_takes_what_a_collector_could_not_read() -> None:
+    [span] = spans_of_attempts([ATTEMPT._replace(outcome="failed", error="half \ud800")], 1.0, str)
+    readable = _readable(span, _resource("shop"))
+    encoded = encode_spans([readable]).resource_spans[0]
+    [found] = encoded.scope_spans[0].spans
+    assert (found.status.message, found.span_id.hex()) == ("half ?", span.id)
+    assert (found.start_time_unix_nano, found.end_time_unix_nano) == (10**9, 3 * 10**9)
 
 
-def sent(
-    report: TaskReport, changes: list[RunChange], verdict: Verdict = Verdict.QUEUED
-) -> list[Span]:
-    """The spans of an attempt and of what it has ended, as a collector reads them."""
-    deps = {report.task.step: ["before"]}
-    ended = SendSpans((report,), (ReportAnswer(verdict),), spans.parts_of(changes))
-
-    def hide(text: str) -> str:
-        return text.replace("hunter2", "***")
-
-    return read(told([spans.portion_of([ended], 1000.0, deps, hide)]))
-
-
-def read(document: dict[str, Any]) -> list[Span]:
-    """The spans of a portion, as a collector reads them."""
-    encoded = encode_portion(document)
-    found = list(ScopeSpans.FromString(encoded.data).spans)
-    assert (len(found), encoded.wrong) == (encoded.number, 0)
-    return found
-
-
-def times(span: Span) -> tuple[int, int]:
-    return span.start_time_unix_nano, span.end_time_unix_nano
-
-
-def attributes(span: Span) -> dict[str, Any]:
-    return {
-        each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes
-    }
+def hide(text: str) -> str:
+    return text.replace("hunter2", "***")

@@ -95,7 +95,8 @@ def check(app: App, offline: bool, strict: bool) -> None:
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
-    most = server_connections.most_of_daemon(len(served), settings.database.max_connections)
+    limit, exports = settings.database.max_connections, settings.telemetry.is_on
+    most = server_connections.most_of_daemon(len(served), limit, exports=exports)
     connections = CheckedConnections(daemon=most, handlers=handlers, others=None, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
@@ -152,6 +153,7 @@ def _in_database(
             for flow in discovered.flows:
                 yield from _of_other_runtimes(app, flow, workers)
             yield from _of_schedules(conn, discovered)
+            yield from _of_traces(app, conn)
     except PgflowdError as error:
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
 
@@ -169,6 +171,16 @@ def _too_few(
     connections["daemon"], connections["others"] = daemon, others
     connections["server"] = server.allowed
     return server_connections.shortage(server, daemon=daemon, held=held, handlers=handlers)
+
+
+def _of_traces(app: App, conn: psycopg.Connection[Any]) -> Iterator[Problem]:
+    """A warning if there is nothing that spans could be made of."""
+    from pgflowd.db.query import fetch_value
+
+    history = "select pgflowd.setting('history') #>> '{}'"
+    if app.settings.telemetry.is_on and fetch_value(conn, history) == "off":
+        text = "[telemetry] traces is on, and history is off: there are no spans of tasks"
+        yield Problem("W333", text, PLACE, "run `pgflowd db set history failures`")
 
 
 def _compared(

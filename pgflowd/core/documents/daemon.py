@@ -75,7 +75,7 @@ class HttpStatus(ChildStatus):
 
 class ExporterStatus(ChildStatus):
     endpoint: Annotated[str | None, "where the collector is"]
-    spans: Annotated[dict[str, int], "how many were sent, dropped, refused"]
+    spans: Annotated[dict[str, int], "how many were sent, and how many the collector refused"]
     queued: Annotated[int, "how many are to be sent"]
 
 

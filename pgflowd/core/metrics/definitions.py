@@ -85,9 +85,7 @@ UNDO_RUNS = _of_children("flow result", "undo_runs", "Undos of runs that have en
 LOG_RECORDS_DROPPED = _of_children(
     "", "log_records_dropped", "Records of the log that its reader was too slow for."
 )
-SPANS = _of_children(
-    "result", "spans", "Spans that the collector has, that were dropped before, or that it refused."
-)
+SPANS = _of_children("result", "spans", "Spans that the collector has, or that it refused.")
 DATABASE_ERRORS = _of_children("kind", "database_errors", "Errors of the database.")
 STATE = _metric(_GAUGE, _SUPERVISOR, "state", "state", "The state of the daemon: 1, others 0.")
 READY = _of_daemon("ready", "Whether it is ready, as /readyz says.")

@@ -394,6 +394,11 @@ class Settings:
         return self.flows.get(slug) or self.flows.get(slug.removeprefix(PREFIX))
 
     @property
+    def service_name(self) -> str:
+        """The service of the spans, unless a variable of OpenTelemetry says it."""
+        return self.telemetry.service_name or self.pgflowd.name
+
+    @property
     def shortest_heartbeat_s(self) -> float:
         """The shortest heartbeat_interval of any flow."""
         workers = [self.worker, *(self.worker_for(slug) for slug in self.flows)]

@@ -163,8 +163,8 @@ HTTP = ChildKind(
 )
 EXPORTER = ChildKind(
     "exporter",
-    sends=(msg.Ready, msg.Heartbeat, msg.Failed),
-    depends_on=lambda settings: settings.telemetry.service_name or settings.pgflowd.name,
+    sends=_COMMON,
+    depends_on=lambda settings: (settings.telemetry.ratio, settings.service_name),
     summary=_exporter_summary,
     is_observer=True,
     is_wanted=lambda settings: settings.telemetry.is_on,

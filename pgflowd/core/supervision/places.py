@@ -1,17 +1,18 @@
 """
 The budget of connections: which worker may have one, and which is asked for its own.
 
-A *place* is the right to one connection. Listener and sweeper always have theirs. A worker has one
-from its start until it is reaped, and a second one while it has long work. Workers that find no
-place wait in line, first come first served. Meanwhile the workers that are up are asked for theirs,
-some at once: one without work falls asleep, one with work gives its second connection back and says
-that it stays awake (docs/background/supervision.md, rule 56). Pure.
+A *place* is the right to one connection. Listener, sweeper and exporter always have theirs. A
+worker has one from its start until it is reaped, and a second one while it has long work. Workers
+that find no place wait in line, first come first served. Meanwhile the workers that are up are
+asked for theirs, some at once: one without work falls asleep, one with work gives its second
+connection back and says that it stays awake (docs/background/supervision.md, rule 56). Pure.
 """
 
 from __future__ import annotations
 
 from math import inf
 
+from pgflowd.core.supervision.kinds import EXPORTER
 from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
 
 SINGLES = 2  # listener and sweeper
@@ -23,7 +24,9 @@ LONG_S = 10.0  # to wait in line for so long is a problem
 
 def taken(tree: Tree) -> int:
     """How many connections the daemon has, or may open at any time."""
-    return SINGLES + sum(1 + each.has_second for each in tree.workers if each.state.is_alive)
+    exports = any(each.spec.kind is EXPORTER and each.spec.enabled for each in tree.observers)
+    of_workers = sum(1 + each.has_second for each in tree.workers if each.state.is_alive)
+    return SINGLES + exports + of_workers
 
 
 def is_free(tree: Tree) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.doorbell import DoorbellCall
-from pgflowd.core.worker.events import EndedParts, ReportAnswer
 from pgflowd.core.worker.state import ConnectionName, FetchRequest, WorkerExit, WorkerState
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -60,7 +59,7 @@ class ReportAndClaim(WorkerAction):
 
     `changes_of`: runs whose changes by these reports the log wants. `writers`: of the open
     transactions only these count. `kept`: reports of which output or progress is to be kept; the
-    database may have had some of them before. `ended_of`: runs whose spans are written.
+    database may have had some of them before.
     """
 
     reports: tuple[TaskReport, ...]
@@ -69,7 +68,6 @@ class ReportAndClaim(WorkerAction):
     doorbell: DoorbellCall = DoorbellCall.NONE
     writers: tuple[str, ...] | None = None
     kept: tuple[TaskReport, ...] = ()
-    ended_of: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -216,15 +214,6 @@ class WriteLog(WorkerAction):
     level: str
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class SendSpans(WorkerAction):
-    """Send the exporter the spans of what these reports have ended; some of them may have none."""
-
-    reports: tuple[TaskReport, ...]
-    answers: tuple[ReportAnswer, ...]
-    parts: tuple[EndedParts, ...]
 
 
 @dataclass(slots=True)

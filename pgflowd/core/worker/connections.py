@@ -28,7 +28,6 @@ from pgflowd.core.worker import (
     run_log,
     runner_ends,
     second_connection,
-    spans,
     stopping,
 )
 from pgflowd.core.worker.actions import WorkerTransition
@@ -132,12 +131,9 @@ def _take_turn(transition: WorkerTransition) -> bool:
         if room:
             claiming.claim_begins(schedule, outbox.follows_reports)
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
-        ended_of, bell = spans.runs_of_interest(outbox.sending), state.doorbell
-        kept = reporting.kept(outbox)
+        bell, kept = state.doorbell, reporting.kept(outbox)
         transition.do(
-            actions.ReportAndClaim(
-                outbox.sending, room, changes_of, bell.call, bell.writers, kept, ended_of
-            )
+            actions.ReportAndClaim(outbox.sending, room, changes_of, bell.call, bell.writers, kept)
         )
     elif claiming.may_ask_next_due(state):
         schedule.question = NextDueQuestion.NO

@@ -113,17 +113,6 @@ class RunChange:
     status: RunStatus | StepStatus
     took_s: float | None = None
     error: str | None = None
-    ended_at: float | None = None  # seconds since 1970
-
-
-class EndedParts(NamedTuple):
-    """A step of some runs, or these runs, which reports have ended alike at one moment."""
-
-    step: str | None  # None: the runs
-    status: str
-    error: str | None
-    ended_at: float  # seconds since 1970
-    runs: str  # their ids, each with the moment of its begin, and blanks between
 
 
 @dataclass(slots=True)
@@ -131,7 +120,7 @@ class ReportAndClaimDone(WorkerEvent):
     """An answer for each report, the claimed tasks, and the changes of runs that were wanted.
 
     `is_armed_anew`: the doorbell was not up before. `writers`: open transactions that may have
-    missed it. `ended`: what has ended of runs whose spans are written.
+    missed it.
     """
 
     answers: tuple[ReportAnswer, ...]
@@ -140,7 +129,6 @@ class ReportAndClaimDone(WorkerEvent):
     chance: float = 0.5
     is_armed_anew: bool = False
     writers: tuple[str, ...] = ()
-    ended: tuple[EndedParts, ...] = ()
 
 
 @dataclass(slots=True)
@@ -376,7 +364,6 @@ class Reaped(RunnerEvent):
     executing: int = 0  # a token
     stacks: Mapping[int, str] = field(default_factory=dict)  # by token
     printed: Mapping[int, KeptOutput] = field(default_factory=dict)  # by token
-    pid: int | None = None
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from pgflowd.core.failure import MAX_MESSAGE_CHARS, RETRY_STATES, DatabaseFailur
 from pgflowd.core.metrics.counters import MINUTE_S
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker import claiming, events, run_log, runners, second_connection, spans
-from pgflowd.core.worker.actions import SendSpans, WorkerTransition
+from pgflowd.core.worker import claiming, events, run_log, runners, second_connection
+from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.state import (
     FREE,
@@ -288,8 +288,7 @@ def recorded_by_runner(
 ) -> None:
     """A runner has completed its task over its handler's connection: as if that were reported."""
     state = transition.state
-    ended = spans.parts_of(recorded.changes) if spans.is_traced(report.task) else ()
-    answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes, ended=ended)
+    answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes)
     _take_answers(transition, (report,), answered)
     run_log.changes(transition, recorded.changes, [report.task])
     state.worked_at = transition.now
@@ -329,7 +328,6 @@ def _take_answers(
             claiming.retry_is_queued(transition.state)
         if error := run_log.error_of_completion(report, answer):
             failed[report.task.run_id] = error
-    _send_spans(transition, sent, event)
     for run_id, error in failed.items():
         run_log.run_failed(transition, run_id, event.changes, error)
     _count(transition, recorded, Counter(ended.values()))
@@ -346,14 +344,6 @@ def _as_recorded(report: TaskReport, answer: ReportAnswer) -> TaskReport:
     if report.at_most_s is None or not answer.message or answer.sqlstate is not None:
         return report
     return replace(report, outcome=Outcome.FAILED, error_message=answer.message)
-
-
-def _send_spans(
-    transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
-) -> None:
-    """Write the spans of what these reports have ended, once the database has them."""
-    if spans.have_spans(sent):
-        transition.do(SendSpans(sent, event.answers, event.ended))
 
 
 def _count(

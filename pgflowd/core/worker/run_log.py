@@ -22,7 +22,6 @@ from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.traces import run_span, step_span
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import LeftBehind, ReportAnswer, RunCancelled, RunChange, Verdict
-from pgflowd.core.worker.spans import name_of
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -47,7 +46,7 @@ def naming(task: Task) -> dict[str, Any]:
         "task": f"{task.step}#{task.task_index}",
         "attempt": task.attempt,
     }
-    if span := name_of(task):
+    if span := task.span:
         fields |= span._asdict()
     return fields
 
@@ -168,7 +167,7 @@ def changes(
     some of these runs, which tell where their spans belong."""
     if not found:
         return
-    traces = {task.run_id: span.trace_id for task in tasks if (span := name_of(task))}
+    traces = {task.run_id: span.trace_id for task in tasks if (span := task.span)}
     failed = {each.run_id for each in found if _is_failed_run(each)}
     for each in found:
         event = f"{'run' if each.step is None else 'step'}.{each.status}"

@@ -336,10 +336,9 @@ def report_of_end(
     if runner.is_shared:  # CPU is that of all its tasks
         end = replace(end, cpu_s=None, stack=end.stacks.get(task.token, end.stack))
     if cause is EndCause.STOP:
-        return assigned.timed(assigned.given_back("the worker stops"), transition.now)
+        return assigned.given_back("the worker stops")
     if cause in (EndCause.CANCELLED, EndCause.LOST) and assigned.returned is not None:
-        returned = replace(assigned.returned, may_be_recorded=assigned.is_committing)
-        return assigned.timed(returned, transition.now)
+        return replace(assigned.returned, may_be_recorded=assigned.is_committing)
     if cause is EndCause.LOST:
         text = "another worker has the task now; its runner was killed"
         run_log.dropped(transition, assigned.given_back(text), text)
@@ -360,8 +359,8 @@ def report_of_end(
     took_s = round(transition.now - assigned.sent_at, 6)
     printed = assigned.returned.printed if assigned.returned else end.printed.get(task.token)
     made = replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
-    made.pid, made.output = end.pid, assigned.output
-    return assigned.timed(made, transition.now)
+    made.output = assigned.output
+    return made
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

@@ -209,9 +209,9 @@ def recorded_of(task: Task, head: Mapping[str, Any]) -> Recorded | None:
 
 
 def _is_change(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) != 5:
+    if not isinstance(row, list) or len(row) != 4:
         return False
-    step, status, _, error, _ = row
+    step, status, _, error = row
     return (
         (step is None or isinstance(step, str))
         and isinstance(status, str)
@@ -220,14 +220,11 @@ def _is_change(row: Any) -> bool:
     )
 
 
-def _change(
-    run_id: str, step: str | None, status: str, took_s: Any, error: Any, ended_at: Any
-) -> RunChange:
+def _change(run_id: str, step: str | None, status: str, took_s: Any, error: Any) -> RunChange:
     kind = RunStatus if step is None else StepStatus
     step = step and clean(step, MAX_SLUG_CHARS)
     error = error and clean(error, MAX_ERROR_CHARS)
-    at = _number(ended_at, 1e11)
-    return RunChange(run_id, step, kind(status), _number(took_s, 1e9), error, at)
+    return RunChange(run_id, step, kind(status), _number(took_s, 1e9), error)
 
 
 def _number(value: Any, most: float) -> float | None:

@@ -116,12 +116,6 @@ class AssignedTask(NamedTuple):
         report.may_be_recorded = self.is_committing
         return report
 
-    def timed(self, report: TaskReport, now: float) -> TaskReport:
-        """Note from when to when the attempt went, if its span is written."""
-        if self.task.trace is not None and self.task.trace.is_sampled:
-            report.began_at, report.ended_at = self.sent_at, self.finished_at or now
-        return report
-
 
 NO_TASKS: Mapping[int, AssignedTask] = MappingProxyType({})
 

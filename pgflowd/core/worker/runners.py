@@ -241,7 +241,7 @@ def _measured(
         transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
     if report.outcome is not Outcome.COMPLETED or transition.state.options.is_debug:
         report = replace(report, took_s=round(took_s, 6))
-    return assigned.timed(report, transition.now)
+    return report
 
 
 def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Done) -> None:

@@ -172,7 +172,7 @@ def give_back(transition: WorkerTransition, assigned: AssignedTask) -> None:
         del kept[next(iter(kept))]
     pool.disturbed = {**kept, task.key: count}
     text = "its runner has ended because of another task that shared it"
-    transition.report(assigned.timed(assigned.given_back(text), transition.now))
+    transition.report(assigned.given_back(text))
 
 
 def forget(pool: RunnerPool, task: Task) -> None:

@@ -12,7 +12,7 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.sweeper import larger, smaller
-from pgflowd.core.traces import Trace
+from pgflowd.core.traces import MAP_SPANS, ORDINARY, SpanName, TaskTrace, Trace, attempt_span
 from pgflowd.core.waiting import Wait
 
 
@@ -36,6 +36,23 @@ class Task(NamedTuple):
     def key(self) -> tuple[str, str, int]:
         """What names the task, whichever attempt it is."""
         return self.run_id, self.step, self.task_index
+
+    @property
+    def span(self) -> SpanName | None:
+        """That of this attempt, if those of its run are exported."""
+        trace = self.trace
+        if trace is None or not trace.is_sampled:
+            return None
+        return SpanName(trace.id_for(self.run_id), attempt_span(*self.key, self.token))
+
+    @property
+    def trace_for_runner(self) -> TaskTrace | None:
+        """What the runner is told, unless it is what each runner takes for granted. The handler of
+        an element whose attempt gets no span writes none either."""
+        trace, is_first = self.trace, self.task_index < MAP_SPANS
+        if trace is None or (trace is ORDINARY and is_first):
+            return None
+        return TaskTrace(trace.trace_id, trace.state, trace.is_sampled and is_first)
 
     def for_runner(self) -> tuple[dict[str, Any], bytes]:
         """Head and body of what a runner is sent."""
@@ -76,9 +93,6 @@ class TaskReport:
     took_s: float | None = None  # from the sending of the task, where a log record shows it
     progress: bytes | None = None  # the last value, as JSON, unless the database has it
     printed: KeptOutput | None = None  # the last lines of its output
-    pid: int | None = None  # of its runner
-    began_at: float | None = None  # with `ended_at`, if its span is written
-    ended_at: float | None = None
 
     @property
     def may_end_run(self) -> bool:

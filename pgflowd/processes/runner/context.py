@@ -144,9 +144,8 @@ class RunnerContext(StartingContext):
 
     @property
     def wants_changes(self) -> bool:
-        """Whether the worker uses the changes of the run, as for its log or for spans."""
-        is_traced = self.trace is not None and self.trace.is_sampled
-        return self._runner.wants_changes or is_traced
+        """Whether the worker uses the changes of the run, as for its log."""
+        return self._runner.wants_changes
 
     def flow_input(self, as_type: Any = None) -> Any:
         if self.undo is not None:

@@ -27,6 +27,7 @@ from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.codec import encode_output
+from pgflowd.host import open_telemetry
 from pgflowd.host.channel import PIECE, Frame
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.logs import set_levels
@@ -66,7 +67,7 @@ class RunnerProcess:
         memory: mmap | None = None,
         sentry: str = "off",
         *,
-        are_traced: bool = False,
+        service: str | None = None,
         lifespan: LifespanSpec | None = None,
     ) -> None:
         self.flow, self._start_of_title = flow, title
@@ -81,7 +82,8 @@ class RunnerProcess:
         self.log_forwarder = LogForwarder(worker_socket)
         self.sessions: Sessions | None = None  # once a handler has used `ctx.conn()`
         self.tracker = ErrorTracker(sentry)
-        self.trace = ORDINARY_TASK if are_traced else None  # of a task of which nothing is told
+        self._service = service  # of the spans of handlers; None: there are no traces
+        self.trace = None if service is None else ORDINARY_TASK  # of a task without another
 
     def live(
         self,
@@ -95,6 +97,8 @@ class RunnerProcess:
         faulthandler.enable(file=2)
         _choose_levels(levels, is_debug)
         call_all(context.after_fork)  # before the lifespan, which would use what the parent has
+        if self._service is not None:
+            open_telemetry.provide(self._service)
         if not self._enter():
             return
         self.steps, self.leftovers = steps, Leftovers()
@@ -106,6 +110,8 @@ class RunnerProcess:
         if not self.socket.is_copy:
             self._leave()
             self.tracker.flush(is_end=True)
+            if self._service is not None:
+                open_telemetry.flush()
 
     def _enter(self) -> bool:
         """Begin the lifespan; tell the worker if that fails, which is no task's fault."""

@@ -319,7 +319,7 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     """Return the specification of a flow's worker."""
     keys = settings.worker_for(flow.name)
     daemon = settings.pgflowd
-    telemetry = replace(settings.telemetry, service_name="", trace_url="")
+    telemetry = replace(settings.telemetry, trace_url="")
     own = (daemon.name, daemon.python_path, daemon.definitions, telemetry)
     return ChildSpec(
         WORKER,

@@ -186,8 +186,6 @@ class DatabaseConnections:
             calls.append(tasks.keep_last(self._worker_id, action.kept))
         if action.changes_of:
             calls.append(tasks.run_changes(action.changes_of))
-        if action.ended_of:
-            calls.append(tasks.ended_parts(action.ended_of))
         if bell := self._doorbell(action):
             calls.append(bell)
         if action.claim:
@@ -198,7 +196,6 @@ class DatabaseConnections:
             self.claimed_at = time.monotonic()
             claimed = await self._with_originals(claimed)
         of_bell: Any = results.pop() if bell else None
-        ended = results.pop() if action.ended_of else ()
         changes = results.pop() if action.changes_of else ()
         if action.kept:
             results.pop()
@@ -210,7 +207,6 @@ class DatabaseConnections:
             random.random(),
             is_armed_anew=of_bell is True,
             writers=of_bell if action.doorbell is DoorbellCall.LIST_WRITERS else (),
-            ended=tuple(ended),
         )
 
     async def _with_originals(self, claimed: Sequence[Task]) -> Sequence[Task]:

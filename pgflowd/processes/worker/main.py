@@ -62,13 +62,11 @@ from pgflowd.core.worker.events import Tick, WorkerEvent
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.core.worker.task import NEVER
 from pgflowd.host.channel import Channel
-from pgflowd.host.config import control_path
 from pgflowd.host.fork import NO_ROOM, become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
-from pgflowd.host.span_socket import SpanSender, socket_path
 from pgflowd.processes.worker.database import DatabaseConnections
-from pgflowd.processes.worker.metrics import SpanBuffer, WorkerMetrics
+from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_records import LogOfRunners
 from pgflowd.processes.worker.runner_socket import RunnerSocket
@@ -250,8 +248,6 @@ class _Worker:
         of_output = (output.pass_on, LogOfRunners(output.write, output.room, hide))
         keys = settings.worker_for(served.name)
         self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop)
-        sender = SpanSender(socket_path(control_path(settings)))
-        self._spans = SpanBuffer(self._loop, sender, served.slug, hide)
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -273,7 +269,6 @@ class _Worker:
             return await self._end(EXIT_CANNOT)
         self._database.with_run = sorted(self._session.with_run)
         self._database.originals = self._session.originals
-        self._spans.deps = self._session.deps
         for run_id in self._session.followed:
             self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())
@@ -323,7 +318,6 @@ class _Worker:
             actions.ReapRunner: lambda action: runners.reap(action.id),
             actions.KillZygote: lambda action: runners.kill_zygote(),
             actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
-            actions.SendSpans: self._spans.add,
             actions.Count: self._metrics.count,
             actions.Observe: self._metrics.observe,
             actions.Leave: self._prepare_to_leave,
@@ -370,7 +364,6 @@ class _Worker:
 
     async def _end(self, code: int) -> int:
         await self._runners.end(END_LIMIT_S)
-        self._spans.send()
         self._output.end()
         self._channel.flush()
         return code

@@ -9,10 +9,9 @@ lag behind.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from itertools import islice
 from typing import Any
@@ -23,13 +22,11 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker import runner_ends
-from pgflowd.core.worker.actions import Count, Observe, SendSpans
+from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.runner_state import AssignedTask, RunnerPhase, TaskPhase
-from pgflowd.core.worker.spans import portion_of
 from pgflowd.core.worker.state import ConnectionState, WorkerState
 from pgflowd.errors import Problem
-from pgflowd.host.span_socket import SpanSender
 
 MAX_KEPT = 5000
 MAX_BUSY = 50
@@ -177,47 +174,3 @@ def _share(values: list[float], share: float) -> float | None:
     if not values:
         return None
     return round(values[min(len(values) - 1, int(share * len(values)))], 6)
-
-
-# Gathers what a worker's reports have ended, and sends it to the exporter as one portion.
-#
-# What some turns have ended goes together, so that the exporter is seldom woken up and that tasks
-# for runners come first. A worker that is killed loses what is here.
-WAIT_S = 0.05  # from a turn to the spans of what it has ended
-ENOUGH = 256  # reports do not wait for more; a datagram has room for twice as many
-
-
-class SpanBuffer:
-    """The reports whose spans are yet to be sent."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sender: SpanSender,
-        flow: str,
-        hide: Callable[[str], str],
-    ) -> None:
-        self.deps: Mapping[str, Sequence[str]] = {}  # of the steps of the flow
-        self._loop, self._sender = loop, sender
-        self._flow, self._hide = flow, hide
-        self._ended: list[SendSpans] = []
-        self._reports = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, ended: SendSpans) -> None:
-        self._ended.append(ended)
-        before, self._reports = self._reports, self._reports + len(ended.reports)
-        if self._timer is None:
-            self._timer = self._loop.call_later(WAIT_S, self.send)
-        if before < ENOUGH <= self._reports:
-            self._loop.call_soon(self.send)
-
-    def send(self) -> None:
-        """A repeated report has the same spans; who reads them takes one."""
-        if self._timer is not None:
-            self._timer.cancel()
-        ended, self._ended, self._reports, self._timer = self._ended, [], 0, None
-        since = time.time() - time.monotonic()
-        portion = portion_of(ended, since, self.deps, self._hide)
-        if portion.attempts or portion.parts:
-            self._sender.send_portion(self._flow, portion)

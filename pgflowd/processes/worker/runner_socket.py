@@ -29,7 +29,6 @@ from pgflowd.core.worker.runner_result import (
     report_of,
     request_of,
 )
-from pgflowd.core.worker.spans import trace_for_runner
 from pgflowd.core.worker.task import Task
 from pgflowd.host.channel import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
@@ -126,7 +125,7 @@ class RunnerSocket:
         """Give it a task."""
         known, body = task.for_runner()
         head = {"do": "task", **known, "shared": is_shared}
-        if trace := trace_for_runner(task):
+        if trace := task.trace_for_runner:
             head["trace"] = trace
         if not self.tasks:
             self._is_task_last, self._request = True, 0
@@ -333,7 +332,7 @@ class RunnerSocket:
         if not self._is_terminated:  # else it is reported with the end of the runner
             self._stacks.pop(task.token, None)
         report, recorded = report_of(task, head, body), recorded_of(task, head)
-        report.printed, report.pid = printed, self.pid
+        report.printed = printed
         self._emit(events.Done(self.id, report, left, stack, recorded))
 
     def _report_bad_frame(self, code: str, text: str) -> None:

@@ -127,7 +127,7 @@ class RunnerProcesses:
         runner = self._sockets.pop(id)
         of_tasks = (runner.stack, runner.executing, runner.stacks, runner.printed)
         runner.close()
-        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks, pid))
+        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks))
 
     def _sweep(self, id: int) -> None:
         """Kill what a runner that has ended left behind; then report its end."""

@@ -46,11 +46,10 @@ from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
-from pgflowd.host.config import control_path, read
+from pgflowd.host.config import read
 from pgflowd.host.error_trackers import is_of_sdk
 from pgflowd.host.fork import count_streams
 from pgflowd.host.logs import Log
-from pgflowd.host.span_socket import socket_path
 from pgflowd.processes.flow_loading import secret_variables
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.runners import end_of
@@ -97,11 +96,6 @@ class LoadedFlow:
         return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
 
     @property
-    def deps(self) -> dict[str, list[str]]:
-        """Of each step."""
-        return {each["slug"]: each["dependencies"] for each in self.shape["steps"]}
-
-    @property
     def has_conditions(self) -> bool:
         steps = self.shape["steps"]
         return any(step[each.json_name]["defined"] for step in steps for each in PATTERNS)
@@ -133,7 +127,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         is_shared=worker.tasks_per_runner > 1,
         is_captured=worker.handler_output == "capture",
         caps=frozenset(worker.caps),
-        spans=socket_path(control_path(settings)) if settings.telemetry.is_on else None,
+        service=settings.service_name if settings.telemetry.is_on else None,
         sentry=settings.telemetry.sentry,
     )
     began = time.monotonic()
@@ -306,11 +300,6 @@ class RegistrationSession:
         )
         request = {"do": "serve_version", "shape": shape, "version": version}
         loaded.zygote.socket.send_long(request)
-
-    @property
-    def deps(self) -> dict[str, list[str]]:
-        """Of each step, in the version that is served."""
-        return self._loaded.deps
 
     @property
     def with_run(self) -> frozenset[str]:

@@ -67,7 +67,7 @@ class ZygoteOptions:
     is_shared: bool = False  # async tasks share runners
     is_captured: bool = True  # what they print is logged
     caps: frozenset[str] = frozenset()  # of the worker
-    spans: Path | None = None  # the exporter's socket, if there are traces
+    service: str | None = None  # of the spans of handlers, if there are traces
     sentry: str = "off"  # which exceptions it gets
     version: tuple[Shape, int] | None = None  # that is served, if not as the code has it
 
@@ -114,10 +114,10 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
 
 
 def _load(options: ZygoteOptions) -> Flow:
-    """Import the flow; its spans go to the exporter, if there are traces."""
+    """Import the flow, and what exports the spans of its handlers, if there are traces."""
     flow = load_flow(options.served.entry, options.served.name)
-    if options.spans:
-        open_telemetry.provide(options.spans)
+    if options.service is not None:
+        open_telemetry.load()
     return flow
 
 
@@ -221,7 +221,7 @@ def _live(
             options.caps,
             _map_memory(descriptors[3]) if options.is_shared else None,
             options.sentry,
-            are_traced=options.spans is not None,
+            service=options.service,
             lifespan=flow.spec.lifespan,
         )
         runner.live(steps, options.levels, is_debug=options.is_debug)

@@ -12,7 +12,7 @@ who do not ask for it; `pgflowd status --metrics` prints the former.
 _NOTES = """\
 Labels grow with flows and steps only. `process` is `supervisor`, `listener`, `sweeper`, `http`,
 `exporter` or `worker FLOW`; `runners FLOW` has its zygote, too. `result` is `undone` or
-`undo_failed` of undos, `started` or `failed` of ticks, `sent`, `dropped` or `failed` of spans.
+`undo_failed` of undos, `started` or `failed` of ticks, `sent` or `failed` of spans.
 `state` has the words of `pgflowd status`. `kind` of a waiting task is what it waits for."""
 _COUNTING = """\
 Counters go on when a child is replaced, and begin at 0 with the daemon; processor time is

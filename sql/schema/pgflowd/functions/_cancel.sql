@@ -3,7 +3,8 @@
 -- run never begins. Of another one its started steps fail, its open tasks too (they are `cancelled`
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts stay:
--- what they report is kept as late. The sweep cancels its children. PF002 for an unknown run, PF003 for
+-- what they report is kept as late. Its spans are exported, where there are traces. The sweep cancels
+-- its children. PF002 for an unknown run, PF003 for
 -- one that has ended. `missing` stands for a column that some cores do not have, as in news.
 -- Called by: cancel, _cancel_children, _process_runs, _replace_in_line.
 -- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open
@@ -65,5 +66,8 @@ begin
     'failed_at', greatest(now(), run.started_at)));
   perform pgflowd._mark_parent(_cancel.run_id);
   perform pgflowd._mark_failed(_cancel.run_id, true);
+  insert into pgflowd.ended_runs (run_id)
+  select _cancel.run_id from pgflowd.traces as cursor where cursor.seen_at > now() - interval '1 day'
+  on conflict do nothing;
   return 'cancelled';
 end $$;

@@ -1,15 +1,19 @@
 -- _close_attempts(elements, became, outputs): closes the attempts of a report according to what
 -- their tasks became, one HOT update for all, and returns an answer for each element. An attempt keeps
 -- what its handler has returned unless it has completed its task, for an undo. What history does not
--- keep is deleted instead: completed attempts (`failures`), or all of a task that has ended, except
--- late results and those that an undo may need (`off`). Places of limits that they had are free then.
+-- keep is deleted instead: completed attempts (`failures`; with traces once they are exported), or all
+-- of a task that has ended, except late results and those that an undo may need (`off`). Places of limits that they had are free then.
 -- Called by: _report_all.   Locks: attempts, then as _keep_returned; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
 returns pgflowd.answer[] language plpgsql set search_path = '', pg_temp as $$
 declare
-  history constant text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
-                                      where setting.name = 'history'), 'all');
+  history constant text := coalesce((
+    select case when setting.value = '"failures"'
+                     and exists (select from pgflowd.traces as cursor
+                                  where cursor.seen_at > now() - interval '1 day') then 'all'
+                else setting.value #>> '{}' end
+      from pgflowd.settings as setting where setting.name = 'history'), 'all');
   answers pgflowd.answer[];
   are_limited boolean;
   any_closed boolean;

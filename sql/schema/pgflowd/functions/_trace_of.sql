@@ -3,7 +3,7 @@
 -- with its start; `undo_of`, with the traceparent of that run; `previous`, how the attempt before ended,
 -- if there was one. Null if there is nothing to say. A run that begins with its start is older than its
 -- row here.
--- Called by: _start_attempts.   Locks: nothing.
+-- Called by: _start_attempts, export_attempts, export_runs.   Locks: nothing.
 create or replace function pgflowd._trace_of(
   run_id uuid, step_slug text, task_index int, token bigint)
 returns jsonb language plpgsql stable set search_path = '', pg_temp as $$

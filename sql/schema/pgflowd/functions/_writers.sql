@@ -2,7 +2,7 @@
 -- by their virtual ids; of `known`, if that is given. Whoever writes holds the table's lock to the
 -- end. Each prepared transaction is named, since its id may change and it cannot have notified. So is
 -- `snapshot`, if this transaction's own snapshot may be older than the locks that it looks at.
--- Called by: due_writers, writers.   Locks: nothing.
+-- Called by: due_writers, export_attempts, writers.   Locks: nothing.
 create or replace function pgflowd._writers(tables oid[], known text[])
 returns text[] language sql set search_path = '', pg_temp as $$
   select array(

@@ -1,7 +1,7 @@
 -- setting(name): returns the setting of this name that all daemons share, or its default. _known_settings
 -- lists them. PF020 for an unknown name.
--- Called by: checkpoint_save, _crash_limit, _delete_attempts, prune_expired, set_setting, _signal,
--- pgflow._check_map_length, pgflow._run_in_input; commands.   Locks: nothing.
+-- Called by: checkpoint_save, _crash_limit, _delete_attempts, export_attempts, prune_expired, set_setting,
+-- _signal, pgflow._check_map_length, pgflow._run_in_input; commands.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
