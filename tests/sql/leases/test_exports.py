@@ -180,8 +180,9 @@ def test_a_run_ends_with_the_report_that_ends_it(own: LeaseDatabase) -> None:
 def test_runs_that_no_report_ends_are_told(own: LeaseDatabase) -> None:
     flow = own.flow("a", "b:a")
     begin(own)
-    cancelled, expired = own.start(flow), own.start(flow)
+    cancelled, expired, given_up = own.start(flow), own.start(flow), own.start(flow)
     own.cancel(cancelled)
+    assert own.value("select pgflowd._give_up(%s, 'a', 0, 'no')", given_up)
     own.rows(
         "select pgflowd._cancel(%s, 'its time is over', 'pgflowd')", expired
     )  # as the sweep does
@@ -192,7 +193,8 @@ def test_runs_that_no_report_ends_are_told(own: LeaseDatabase) -> None:
     found = [(row.run_id, row.status) for row in own.rows(RUNS, [], conn=conn) if not row.step_slug]
     conn.execute("rollback")
 
-    assert sorted(found) == sorted([(cancelled, "cancelled"), (expired, "expired")])
+    expected = [(cancelled, "cancelled"), (expired, "expired"), (given_up, "failed")]
+    assert sorted(found) == sorted(expected)
     assert len(own.rows(RUNS, [])) > 2 and own.rows(RUNS, []) == []
 
 

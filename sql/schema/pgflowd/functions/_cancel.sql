@@ -66,8 +66,6 @@ begin
     'failed_at', greatest(now(), run.started_at)));
   perform pgflowd._mark_parent(_cancel.run_id);
   perform pgflowd._mark_failed(_cancel.run_id, true);
-  insert into pgflowd.ended_runs (run_id)
-  select _cancel.run_id from pgflowd.traces as cursor where cursor.seen_at > now() - interval '1 day'
-  on conflict do nothing;
+  perform pgflowd._note_end(_cancel.run_id);
   return 'cancelled';
 end $$;

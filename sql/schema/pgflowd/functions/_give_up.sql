@@ -38,6 +38,7 @@ begin
   select run.* into failed from pgflow.runs as run
    where run.run_id = _give_up.run_id and run.status = 'failed';
   if found then
+    perform pgflowd._note_end(_give_up.run_id);
     raise notice 'a run has failed, since a task of it was given up'
       using errcode = 'PF011', detail = jsonb_build_object(
         'run', failed.run_id, 'flow', failed.flow_slug,
