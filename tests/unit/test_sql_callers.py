@@ -20,7 +20,7 @@ from pgflowd.core.verbs import VERBS
 
 PACKAGE = Path(pgflowd.__file__).parent
 SQL = PACKAGE.parent / "sql"
-OURS = {"workers", "the sweeper", "clients", "commands"}  # parts of this package
+OURS = {"workers", "the sweeper", "the exporter", "clients", "commands"}  # parts of this package
 INSTALLER = "db migrate"
 OTHERS = {
     "workers of other runtimes",

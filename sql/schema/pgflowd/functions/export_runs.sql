@@ -1,8 +1,8 @@
 -- export_runs(run_ids, max_runs): returns what the spans of these runs need that have ended, and of runs
 -- that no report has ended, at most so many: of each a row with the run (`step_slug` is null), and one for
--- each step that began or was skipped. A step that had not ended lasts as long as its run.
--- Called by: the exporter, in the transaction of export_attempts, which holds the cursor.
--- Locks: rows of ended_runs.
+-- each step that began or was skipped. A step that had not ended lasts as long as its run. In the
+-- transaction of export_attempts, which holds the cursor.
+-- Called by: the exporter.   Locks: rows of ended_runs.
 create or replace function pgflowd.export_runs(run_ids uuid[], max_runs int)
 returns table (run_id uuid, flow_slug text, step_slug text, status text, error text,
                began_us bigint, ended_us bigint, deps text[], trace jsonb)
