@@ -101,7 +101,7 @@ def test_who_is_killed_loses_only_its_own_spans(
     assert lost.is_error and lost.attributes["pgflow.outcome"] == "stalled"
     assert next_one.attributes["pgflow.previous"] == "stalled"
 
-    # the exporter, with the collector away: nothing; it comes back alone
+    # the exporter, with the collector away: nothing of the history; it comes back alone
     collector.status = 503
     _, trace = run()
     until(lambda: daemon.ask()["exporter"]["queued"], 20)
@@ -110,8 +110,9 @@ def test_who_is_killed_loses_only_its_own_spans(
     daemon.until("child.ready", 2, child="exporter")
     _, later = run()
     collector.status = 200
+    history = {"run alpha", "work", "attempt 1"}
     for each in (trace, later):
-        until(lambda each=each: len(collector.of_trace(each)) == 5, 25)
+        until(lambda each=each: history <= {s.name for s in collector.of_trace(each)}, 25)
     assert daemon.pids() == before
 
     # what it refuses for good: that, and no more
