@@ -40,7 +40,7 @@ NICE = 10  # where processors are scarce, tasks go first
 MOST = 1000  # attempts and runs of one transaction
 MOST_SPANS = 512  # of a request
 LOOK_S = 1.0  # between two looks, unless there is more
-WAIT_S = 0.02  # between two looks at what is under way
+WAIT_S = 0.02  # where there is more, and between two looks at what is under way
 PAUSE_S = 5.0  # after the collector has not answered
 SAY_AGAIN_S = 60.0  # the same error
 MAX_SAID = 2000  # characters of it are looked at
@@ -127,7 +127,7 @@ class Exporter:
         self._note(0 if has_gone else len(spans))
         if not has_gone:
             return PAUSE_S
-        return LOOK_S if len(attempts) < MOST else 0.0
+        return LOOK_S if len(attempts) < MOST else WAIT_S
 
     def _send(self, spans: list[EndedSpan]) -> bool:
         """Return whether these are done with. Orders are read meanwhile."""
