@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from pgflowd.core.statuses import Outcome
+from pgflowd.core.statuses import Outcome, RunStatus
 
 MAX_TRACESTATE_CHARS = 512
 MAX_TEXT_CHARS = 1000  # of an error
@@ -26,8 +26,8 @@ MAP_SPANS = 100
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED = 1  # of the flags
 _RATIO_BITS = 56  # the low seven bytes of the id of a trace, which are random
-_FAILURES = {each.value for each in Outcome if each.is_failure} | {"stalled"}
-_FAILED_PARTS = {"failed", "cancelled", "expired"}  # runs and steps
+_FAILURES = {each.value for each in Outcome if each.is_failure or each is Outcome.STALLED}
+_FAILED_PARTS = {RunStatus.FAILED.value, RunStatus.CANCELLED.value, RunStatus.EXPIRED.value}
 
 
 class CallerTrace(NamedTuple):
