@@ -12,57 +12,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgflowd.db import (
-        client_connections as client_connections,
-    )
-    from pgflowd.db import (
-        connection as connection,
-    )
-    from pgflowd.db import (
-        daemons as daemons,
-    )
-    from pgflowd.db import (
-        definitions as definitions,
-    )
-    from pgflowd.db import (
-        doctor as doctor,
-    )
-    from pgflowd.db import (
-        flows as flows,
-    )
-    from pgflowd.db import (
-        following as following,
-    )
-    from pgflowd.db import (
-        history as history,
-    )
-    from pgflowd.db import (
-        operations as operations,
-    )
-    from pgflowd.db import (
-        performing as performing,
-    )
-    from pgflowd.db import (
-        query as query,
-    )
-    from pgflowd.db import (
-        run_details as run_details,
-    )
-    from pgflowd.db import (
-        run_search as run_search,
-    )
-    from pgflowd.db import (
-        runs as runs,
-    )
-    from pgflowd.db import (
-        schedules as schedules,
-    )
-    from pgflowd.db import (
-        schema as schema,
-    )
-    from pgflowd.db import (
-        waits as waits,
-    )
+    from pgflowd.db import client_connections as client_connections
+    from pgflowd.db import connection as connection
+    from pgflowd.db import daemons as daemons
+    from pgflowd.db import definitions as definitions
+    from pgflowd.db import doctor as doctor
+    from pgflowd.db import flows as flows
+    from pgflowd.db import following as following
+    from pgflowd.db import history as history
+    from pgflowd.db import operations as operations
+    from pgflowd.db import performing as performing
+    from pgflowd.db import query as query
+    from pgflowd.db import run_details as run_details
+    from pgflowd.db import run_search as run_search
+    from pgflowd.db import runs as runs
+    from pgflowd.db import schedules as schedules
+    from pgflowd.db import schema as schema
+    from pgflowd.db import waits as waits
 
 
 def __getattr__(name: str) -> ModuleType:
