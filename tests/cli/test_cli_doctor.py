@@ -512,7 +512,7 @@ def test_transactions_of_other_databases_are_counted(examined, shop, empty_datab
 def test_what_keeps_dead_rows_is_named(examined, shop, monkeypatch):
     monkeypatch.setattr("pgflowd.core.server_connections.OLD_S", 0.0)
     monkeypatch.setattr("pgflowd.core.server_connections.MANY_TRANSACTIONS", 20)
-    monkeypatch.setattr(doctor, "MANY_TRANSACTIONS", 20)
+    monkeypatch.setattr(doctor.server, "MANY_TRANSACTIONS", 20)
     other = shop.database.connect(application_name="report builder", autocommit=False)
     other.execute("set transaction isolation level repeatable read")
     other.execute("select 1")
