@@ -147,23 +147,14 @@ def for_sqlalchemy(query: Query[Any], driver: str) -> tuple[Any, dict[str, Any]]
 
 def _as_texts(params: Sequence[Any]) -> list[Any]:
     """Parameters with texts in place of UUIDs and arrays, which PostgreSQL reads alike."""
-    return [
-        _array_text(value)
-        if isinstance(value, list)
-        else str(value)
-        if isinstance(value, UUID)
-        else value
-        for value in params
-    ]
-
-
-def _array_text(values: Sequence[Any]) -> str:
-    """An array as PostgreSQL writes it."""
-    quoted = (
-        "NULL" if each is None else '"' + _IN_QUOTES.sub(r"\\\g<0>", str(each)) + '"'
-        for each in values
-    )
-    return "{" + ",".join(quoted) + "}"
+    texts: list[Any] = []
+    for value in params:
+        if isinstance(value, list):  # as PostgreSQL writes an array
+            quoted = ('"' + _IN_QUOTES.sub(r"\\\g<0>", str(each)) + '"' for each in value)
+            pairs = zip(value, quoted, strict=True)
+            value = "{" + ",".join("NULL" if each is None else text for each, text in pairs) + "}"
+        texts.append(str(value) if isinstance(value, UUID) else value)
+    return texts
 
 
 def refuse_other_server(name: str) -> None:

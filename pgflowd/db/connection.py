@@ -206,16 +206,11 @@ def _as_unreachable(url: str) -> Iterator[None]:
             text = f"the server of {place_of(url)} has no free connection: {cause}"
             raise Unreachable(text, code="E310", next=FULL_NEXT) from None
         text = f"the database at {place_of(url)} cannot be reached: {cause}"
-        raise Unreachable(text, next=_remedy(url, cause)) from None
-
-
-def _remedy(url: str, cause: str) -> str:
-    known = next((remedy for word, remedy in _REMEDIES.items() if word in cause), None)
-    if known:
-        return known
-    if url or os.environ.keys() & _NAMES_A_SERVER:
-        return "check that it runs and that [database] url, or PGHOST and the like, are right"
-    return "set [database] url, or PGHOST and the like, or start one with `pgflowd dev`"
+        remedy = "set [database] url, or PGHOST and the like, or start one with `pgflowd dev`"
+        if url or os.environ.keys() & _NAMES_A_SERVER:
+            remedy = "check that it runs and that [database] url, or PGHOST and the like, are right"
+        known = next((known for word, known in _REMEDIES.items() if word in cause), remedy)
+        raise Unreachable(text, next=known) from None
 
 
 def place_of(url: str) -> str:

@@ -249,20 +249,15 @@ class Follower(Generic[AnyRun]):
         if one.run is None or not one.run.has_ended:
             return new
         if self._with_output:
-            lines = yield from self._last_lines()
+            lines: list[TimelineEntry] = []  # that are still on their way
+            until = (yield Now()) + LAST_LINES_S
+            while (yield Now()) < until and (notices := (yield Notices(QUIET_S))):
+                lines += self._heard(notices)
             at = next((at for at, entry in enumerate(new) if entry.is_end), len(new))
             new = [*new[:at], *lines, *new[at:]]
         self.open.remove(run_id)
         self.ended[run_id] = one.run
         return new
-
-    def _last_lines(self) -> Operation[list[TimelineEntry]]:
-        """The lines of a run that has ended which are still on their way."""
-        found: list[TimelineEntry] = []
-        until = (yield Now()) + LAST_LINES_S
-        while (yield Now()) < until and (notices := (yield Notices(QUIET_S))):
-            found += self._heard(notices)
-        return found
 
     def _pause(self, now: float) -> Operation[list[TimelineEntry]]:
         """Wait until a run is due to be read, or return the lines that come before."""

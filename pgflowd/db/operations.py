@@ -52,28 +52,25 @@ def calling(verb: Verb[Any], *target: Any, actor: str | None = None, **given: An
     params = list(target)
     for each in verb.arguments:
         places.append(f"{each.name} => {_PLACES.get(each.kind, '%s')}")
-        params += _values(each, given.pop(each.name, None))
+        value = given.pop(each.name, None)
+        match each.kind:
+            case verbs.Kind.FLAG:
+                params.append(bool(value))
+            case verbs.Kind.MOMENT:
+                params += [(value or NEVER).at, (value or NEVER).in_s]
+            case verbs.Kind.DURATION:
+                params.append(None if value is None else timedelta(seconds=value))
+            case verbs.Kind.WORDS:
+                params.append(list(value) if value else None)
+            case verbs.Kind.RUNS:
+                params.append(None if value is None else list(value))
+            case _:
+                params.append(value)
     if given:
         raise TypeError(f"`{verb.command}` has no argument {', '.join(given)}")
     call = f"pgflowd.{verb.function}({', '.join([*places, _ACTOR])})"
     sql, read = _ANSWERS.get(verb.answer, ("select {call}", only))
     return Query(sql.format(call=call), [*params, actor], read)
-
-
-def _values(argument: verbs.Argument, value: Any) -> list[Any]:
-    """The parameters of an argument."""
-    match argument.kind:
-        case verbs.Kind.FLAG:
-            return [bool(value)]
-        case verbs.Kind.MOMENT:
-            return [(value or NEVER).at, (value or NEVER).in_s]
-        case verbs.Kind.DURATION:
-            return [None if value is None else timedelta(seconds=value)]
-        case verbs.Kind.WORDS:
-            return [list(value) if value else None]
-        case verbs.Kind.RUNS:
-            return [None if value is None else list(value)]
-    return [value]
 
 
 _ANSWERS: dict[verbs.Returned, tuple[str, Callable[[Rows], Any]]] = {

@@ -125,7 +125,17 @@ def find_run(conn: SyncConnection, text: str) -> UUID:
         return whole
     lookup.check_run_word(text)
     if lookup.is_last(text):
-        return _last_run(conn, lookup.flow_of_last(text))
+        flow = lookup.flow_of_last(text)
+        if last := execute(conn, last_run(flow)):
+            return last
+        if flow is None:
+            remedy = "start one with `pgflowd runs start FLOW`;"
+            remedy += " `pgflowd runs list` has those of schedules"
+            raise NotFound("there are no runs that somebody has started", next=remedy)
+        known = flow_slugs(conn)
+        if known and flow not in known:
+            raise lookup.unknown_flow(flow, known)
+        raise NotFound(f"{flow} has no runs", next=f"start one with `pgflowd runs start {flow}`")
     found = execute(conn, find_runs(lookup.digits_of(text).replace("-", ""), 3))
     if not found:
         raise NotFound(
@@ -137,20 +147,6 @@ def find_run(conn: SyncConnection, text: str) -> UUID:
         problem = f"'{text}' fits more than one run: {ids}; give more digits"
         raise lookup.UnclearWord(problem, code="E506")
     return found[0][0]
-
-
-def _last_run(conn: SyncConnection, flow: str | None) -> UUID:
-    if found := execute(conn, last_run(flow)):
-        return found
-    if flow is None:
-        remedy = (
-            "start one with `pgflowd runs start FLOW`; `pgflowd runs list` has those of schedules"
-        )
-        raise NotFound("there are no runs that somebody has started", next=remedy)
-    known = flow_slugs(conn)
-    if known and flow not in known:
-        raise lookup.unknown_flow(flow, known)
-    raise NotFound(f"{flow} has no runs", next=f"start one with `pgflowd runs start {flow}`")
 
 
 def flow_slugs(conn: SyncConnection) -> list[str]:

@@ -219,24 +219,18 @@ def change_many(
 ) -> Iterator[tuple[UUID, T | PgflowdError]]:
     """Change each run; give what became of it, once that has been committed."""
     for first in range(0, len(run_ids), AT_ONCE):
-        yield from _change_some(conn, run_ids[first : first + AT_ONCE], change)
-
-
-def _change_some(
-    conn: Connection, run_ids: Sequence[UUID], change: Callable[[UUID], T]
-) -> Iterator[tuple[UUID, T | PgflowdError]]:
-    """One after the other if together they were in somebody's way."""
-    with suppress(*_IN_THE_WAY):
-        with conn.transaction():
-            results = [(run_id, _change_one(conn, run_id, change)) for run_id in run_ids]
-        yield from results
-        return
-    for run_id in run_ids:
-        try:
-            yield run_id, _change_one(conn, run_id, change)
-        except _IN_THE_WAY as error:
-            text = str(error.diag.message_primary)
-            yield run_id, RunError(f"run {run_id} was left as it is: {text}", next="try it again")
+        some = run_ids[first : first + AT_ONCE]
+        with suppress(*_IN_THE_WAY):
+            with conn.transaction():
+                results = [(run_id, _change_one(conn, run_id, change)) for run_id in some]
+            yield from results
+            continue
+        for run_id in some:  # one after the other, as together they were in somebody's way
+            try:
+                yield run_id, _change_one(conn, run_id, change)
+            except _IN_THE_WAY as error:
+                text = f"run {run_id} was left as it is: {error.diag.message_primary}"
+                yield run_id, RunError(text, next="try it again")
 
 
 def _change_one(conn: Connection, run_id: UUID, change: Callable[[UUID], T]) -> T | PgflowdError:

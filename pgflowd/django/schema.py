@@ -33,7 +33,12 @@ class InstallSchema(Operation):  # type: ignore[misc,unused-ignore]
     ) -> None:
         if schema_editor.connection.vendor != "postgresql":
             return
-        found = self._version(schema_editor.connection)
+        found: int | None = None
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute(_IS_THERE)
+            if cursor.fetchone()[0]:
+                cursor.execute(_VERSION)
+                found = cursor.fetchone()[0]
         if self.from_version is not None and (found or 0) < self.from_version:
             raise ValueError(
                 f"the schema of pgflowd is at version {found or 'none'}, and this migration begins"
@@ -46,12 +51,3 @@ class InstallSchema(Operation):  # type: ignore[misc,unused-ignore]
 
     def describe(self) -> str:
         return "Install or upgrade the schema of pgflowd"
-
-    def _version(self, connection: Any) -> int | None:
-        with connection.cursor() as cursor:
-            cursor.execute(_IS_THERE)
-            if not cursor.fetchone()[0]:
-                return None
-            cursor.execute(_VERSION)
-            found: int | None = cursor.fetchone()[0]
-            return found

@@ -108,8 +108,17 @@ def home_for(directory: Path, account: Account | None) -> Path:
         if directory.is_symlink() and not directory.exists():
             directory.unlink()  # its target was removed
         directory.mkdir(mode=0o711 if account else 0o700, exist_ok=True)
-        if account and not account.may_use(directory) and _is_empty(directory):
-            _move_elsewhere(directory)
+        if account and not account.may_use(directory):
+            try:
+                is_empty = not any(directory.iterdir())
+            except FileNotFoundError as error:
+                raise Removed from error
+            if is_empty:  # a link takes its place, to a directory that other users can enter
+                ELSEWHERE.mkdir(mode=0o711, parents=True, exist_ok=True)
+                target = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=ELSEWHERE))
+                target.chmod(0o711)
+                directory.rmdir()
+                directory.symlink_to(target)
     home = directory.resolve()
     if account and not account.may_use(home):
         if not home.exists() or account.may_use(home):  # made again meanwhile
@@ -119,22 +128,6 @@ def home_for(directory: Path, account: Account | None) -> Path:
             next="choose another directory",
         )
     return home
-
-
-def _is_empty(directory: Path) -> bool:
-    try:
-        return not any(directory.iterdir())
-    except FileNotFoundError as error:
-        raise Removed from error
-
-
-def _move_elsewhere(directory: Path) -> None:
-    """Replace an empty directory by a link to a directory that other users can enter."""
-    ELSEWHERE.mkdir(mode=0o711, parents=True, exist_ok=True)
-    target = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=ELSEWHERE))
-    target.chmod(0o711)
-    directory.rmdir()
-    directory.symlink_to(target)
 
 
 @contextmanager
@@ -193,7 +186,10 @@ def reachable(binaries: Path, account: Account | None) -> Path:
     """Return programs that the account may run: these, or a copy of them."""
     if account is None or account.may_use(binaries / "postgres"):
         return binaries
-    copy = CACHE / f"postgresql-{version(binaries)}-{_fingerprint(binaries)}"
+    state = (binaries / "postgres").stat()  # which is another one after an upgrade
+    identity = f"{binaries.resolve()} {state.st_mtime_ns} {state.st_size}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    copy = CACHE / f"postgresql-{version(binaries)}-{digest}"
     prefix = binaries.parent
     is_wheel = prefix.parent.name == WHEEL
     # the wheel's libraries are next to its package, and are found relative to the programs
@@ -205,24 +201,12 @@ def reachable(binaries: Path, account: Account | None) -> Path:
         if is_wheel:
             libs = f"{WHEEL}.libs"
             shutil.copytree(prefix.parent.parent / libs, making / libs, symlinks=True)
-        _open_to_all(making)
+        for path in (making, *making.rglob("*")):
+            if not path.is_symlink():  # a strict umask may have closed it when it was unpacked
+                mode = stat.S_IMODE(path.stat().st_mode)
+                path.chmod(mode | 0o044 | (mode & 0o100 and 0o011))
         try:
             making.rename(copy)
         except OSError:  # another process was quicker
             shutil.rmtree(making)
     return copy / inside / "bin"
-
-
-def _open_to_all(tree: Path) -> None:
-    """Let all users read the tree, which a strict umask may have closed when it was unpacked."""
-    for path in (tree, *tree.rglob("*")):
-        if not path.is_symlink():
-            mode = stat.S_IMODE(path.stat().st_mode)
-            path.chmod(mode | 0o044 | (mode & 0o100 and 0o011))
-
-
-def _fingerprint(binaries: Path) -> str:
-    """Identify an installation, also before and after an upgrade."""
-    state = (binaries / "postgres").stat()
-    identity = f"{binaries.resolve()} {state.st_mtime_ns} {state.st_size}"
-    return hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -110,22 +110,17 @@ def sent_signals(signals: Mapping[str, Any]) -> list[SentSignal]:
     """The signals in the order of sending."""
     if not isinstance(signals, Mapping):
         raise TypeError(f"signals must be a dict with names of signals as keys, not {signals!r}")
-    sent = [
-        _signal(name, each)
-        for name, given in signals.items()
-        for each in (given if isinstance(given, list) else [given])
-    ]
+    sent = []
+    for name, given in signals.items():
+        for each in given if isinstance(given, list) else [given]:
+            check_signal_name(name)
+            is_timed = isinstance(each, tuple) and len(each) == 2
+            seconds, payload = each if is_timed else (0.0, each)
+            sent_at = seconds_of(seconds, f"the time of signal '{name}'")
+            stored = stored_value(payload, what=f"signal '{name}'")
+            refuse_too_large(stored, f"signal '{name}'")
+            sent.append(SentSignal(name, stored, sent_at))
     return sorted(sent, key=attrgetter("sent_at"))
-
-
-def _signal(name: str, given: Any) -> SentSignal:
-    check_signal_name(name)
-    is_timed = isinstance(given, tuple) and len(given) == 2
-    seconds, payload = given if is_timed else (0.0, given)
-    sent_at = seconds_of(seconds, f"the time of signal '{name}'")
-    stored = stored_value(payload, what=f"signal '{name}'")
-    refuse_too_large(stored, f"signal '{name}'")
-    return SentSignal(name, stored, sent_at)
 
 
 class StartedChild(NamedTuple):
@@ -174,13 +169,6 @@ class TestedChildren:
             end = found if begins_at + took_s < expires_at else end
         self.ends[child.run_id] = min(begins_at + took_s, expires_at)
         self.started[child.run_id] = StartedChild(step, child.flow, child.input, child.run_id, *end)
-
-    def read(self, run_ids: Sequence[str]) -> list[ChildRun]:
-        """The ends of runs that were started."""
-        return [
-            ChildRun(each.run_id, each.status, deep_copy(each.output), each.error)
-            for each in map(self.started.__getitem__, run_ids)
-        ]
 
     def ended_at(self, run_ids: Sequence[str]) -> float:
         """When the last of these runs ends. E409 for one that no handler has started."""
@@ -280,7 +268,10 @@ class PlainContext(StartingContext):
         return child.run_id
 
     def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
-        return self._tested_children.read(run_ids)
+        return [
+            ChildRun(each.run_id, each.status, deep_copy(each.output), each.error)
+            for each in map(self._tested_children.started.__getitem__, run_ids)
+        ]
 
     @property
     @abstractmethod
@@ -335,35 +326,28 @@ class FakeContext(PlainContext):
         return WaitingContext._end_of(self, wait)
 
     def _ended_now(self, wait: Wait) -> dict[str, Any]:
-        if wait.kind is WaitKind.SIGNAL:
-            return self._end_of_signal(wait)
-        if wait.kind is WaitKind.RUNS:
-            return self._end_of_runs(wait)
-        self.waited_s += wait.in_s or 0.0
-        return {"slept": True}
-
-    def _end_of_signal(self, wait: Wait) -> dict[str, Any]:
         ends_at = math.inf if wait.in_s is None else self.waited_s + wait.in_s
-        signal = next((each for each in self._unused if each.name == wait.name), None)
-        if signal and signal.sent_at <= ends_at:
-            self._unused.remove(signal)
-            self.waited_s = max(self.waited_s, signal.sent_at)
-            return {"got": signal.payload}
-        if wait.in_s is None:
-            raise RuntimeError(
-                f"step {self.step_slug} waits for signal '{wait.name}', which nothing sends;"
-                f" give the context signals={{'{wait.name}': …}}"
-            )
+        if wait.kind is WaitKind.SIGNAL:
+            signal = next((each for each in self._unused if each.name == wait.name), None)
+            if signal and signal.sent_at <= ends_at:
+                self._unused.remove(signal)
+                self.waited_s = max(self.waited_s, signal.sent_at)
+                return {"got": signal.payload}
+            if wait.in_s is None:
+                raise RuntimeError(
+                    f"step {self.step_slug} waits for signal '{wait.name}', which nothing sends;"
+                    f" give the context signals={{'{wait.name}': …}}"
+                )
+        elif wait.kind is WaitKind.RUNS:
+            ended_at = self._tested_children.ended_at(wait.runs or ())
+            if ended_at <= ends_at:
+                self.waited_s = max(self.waited_s, ended_at)
+                return {"ended": True}
+        else:
+            self.waited_s += wait.in_s or 0.0
+            return {"slept": True}
         self.waited_s = ends_at
         return {"timeout": True}
-
-    def _end_of_runs(self, wait: Wait) -> dict[str, Any]:
-        ended_at = self._tested_children.ended_at(wait.runs or ())
-        if wait.in_s is not None and ended_at > self.waited_s + wait.in_s:
-            self.waited_s += wait.in_s
-            return {"timeout": True}
-        self.waited_s = max(self.waited_s, ended_at)
-        return {"ended": True}
 
     def _now(self) -> float:
         return self.waited_s

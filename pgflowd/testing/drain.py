@@ -76,32 +76,31 @@ def deploy(conn: psycopg.Connection[Any], flows: Flows) -> None:
 
 def drain(dsn: str, flows: Flows, *, hurry: bool = False) -> list[Run]:
     """Execute all that is due; return the runs of which a task was executed, as they are then."""
-    # async handlers need a loop of their own
-    done: list[Run] = apart(lambda: _drained(dsn, flows, hurry))
-    return done
 
-
-def _drained(dsn: str, flows: Flows, hurry: bool) -> list[Run]:
-    with connect(dsn, name="pgflowd test") as conn, ExitStack() as lifespans:
-        deploy(conn, flows)
-        drainers = [Drainer(conn, dsn, flow) for flow in flows_of(flows)]
-        for each in drainers:
-            lifespans.enter_context(each.lifespan())
-        run_ids: dict[str, None] = {}
-        while True:
-            did = bool(execute(conn, waits.process_due()).done)
+    def drained() -> list[Run]:
+        with connect(dsn, name="pgflowd test") as conn, ExitStack() as lifespans:
+            deploy(conn, flows)
+            drainers = [Drainer(conn, dsn, flow) for flow in flows_of(flows)]
             for each in drainers:
-                for task in each.claim():
-                    did = True
-                    run_ids[task.run_id] = None
-                    each.execute(task)
-            if sum(each.executed for each in drainers) > MAX_TASKS:
-                raise RuntimeError(f"{MAX_TASKS} tasks were executed, and there are more")
-            if not did and not (hurry and let_time_pass(conn)):
-                break
-        for each in drainers:
-            execute(conn, workers.mark_stopped(each.worker_id, keeps_doorbell=False))
-        return [performing.run_sync(conn, operations.get(UUID(run_id))) for run_id in run_ids]
+                lifespans.enter_context(each.lifespan())
+            run_ids: dict[str, None] = {}
+            while True:
+                did = bool(execute(conn, waits.process_due()).done)
+                for each in drainers:
+                    for task in each.claim():
+                        did = True
+                        run_ids[task.run_id] = None
+                        each.execute(task)
+                if sum(each.executed for each in drainers) > MAX_TASKS:
+                    raise RuntimeError(f"{MAX_TASKS} tasks were executed, and there are more")
+                if not did and not (hurry and let_time_pass(conn)):
+                    break
+            for each in drainers:
+                execute(conn, workers.mark_stopped(each.worker_id, keeps_doorbell=False))
+            return [performing.run_sync(conn, operations.get(UUID(run_id))) for run_id in run_ids]
+
+    done: list[Run] = apart(drained)  # async handlers need a loop of their own
+    return done
 
 
 class Drainer:

@@ -404,9 +404,12 @@ class Engine:
         if state.status is not StepStatus.STARTED:
             task.is_archived = True
             return
-        if not isinstance(output, list) and (waiting := self._waiting_map(state)):
-            self._violate_type(task, output, waiting)
-            return
+        if not isinstance(output, list) and not state.plan.is_map:
+            dependents = (self.states[slug] for slug in state.plan.dependents)
+            maps = (one.slug for one in dependents if one.plan.is_map and one.initial_tasks is None)
+            if (waiting := next(maps, None)) is not None:  # it waits for a list
+                self._violate_type(task, output, waiting)
+                return
         if task.status is not TaskStatus.STARTED:
             return
         task.become(TaskStatus.COMPLETED)
@@ -459,21 +462,17 @@ class Engine:
         self._fail_run(state.error)
         self._send("step:failed", state.slug, state.error)
 
-    def _waiting_map(self, state: EngineStep) -> str | None:
-        """A dependent map that waits for the list of this single step."""
-        if state.plan.is_map:
-            return None
-        dependents = (self.states[slug] for slug in state.plan.dependents)
-        maps = (each.slug for each in dependents if each.plan.is_map and each.initial_tasks is None)
-        return next(maps, None)
-
     def _advance(self) -> None:
         """Do all that has become possible."""
         while self._resolve_conditions():
-            if not self._complete_taskless_steps():
-                self._start_ready_steps()
-                self._maybe_complete_run()
-                return
+            if self._complete_taskless_steps():
+                continue
+            if self.status is RunStatus.STARTED:
+                for _, state in sorted(self.states.items()):
+                    if state.is_ready and state.initial_tasks:
+                        self._start_step(state, state.initial_tasks)
+            self._maybe_complete_run()
+            return
 
     def _resolve_conditions(self) -> bool:
         """End ready steps whose condition is not met; False if that has failed the run."""
@@ -515,19 +514,11 @@ class Engine:
                 self._release_dependents(state)
         raise RunError(f"Cascade loop exceeded safety limit of {MAX_ROUNDS} iterations")
 
-    def _start_ready_steps(self) -> None:
-        if self.status is not RunStatus.STARTED:
-            return
-        for _, state in sorted(self.states.items()):
-            if state.is_ready and state.initial_tasks:
-                state.status = StepStatus.STARTED
-                state.remaining_tasks = state.initial_tasks
-                self._send("step:started", state.slug)
-                visible_at = self.now + state.plan.options["start_delay"]
-                state.tasks = [
-                    TaskRow(self.run_id, state, index, visible_at)
-                    for index in range(state.initial_tasks)
-                ]
+    def _start_step(self, state: EngineStep, tasks: int) -> None:
+        state.status, state.remaining_tasks = StepStatus.STARTED, tasks
+        self._send("step:started", state.slug)
+        visible_at = self.now + state.plan.options["start_delay"]
+        state.tasks = [TaskRow(self.run_id, state, index, visible_at) for index in range(tasks)]
 
     def _maybe_complete_run(self) -> None:
         if not self.remaining_steps and self.status is RunStatus.STARTED:

@@ -87,7 +87,14 @@ class FlowRun(TypedOutputs):
 
     def picture(self) -> str:
         """The run as boxes and arrows, with the errors and their tracebacks below."""
-        nodes = [self._node(slug) for slug in self._plan.steps]
+        nodes = []
+        for slug, plan in self._plan.steps.items():
+            step = self.steps[slug]
+            attempts = f" {step.attempts}/{plan.options['max_attempts']}"
+            tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
+            detail = f"{step.status}{tasks}{attempts if step.attempts > 1 else ''}"
+            status = StepStatus[step.status.upper()]
+            nodes.append(Node(slug, plan.deps, plan.is_map, status, detail))
         errors = []
         for slug, step in self.steps.items():
             if step.error:
@@ -97,13 +104,6 @@ class FlowRun(TypedOutputs):
         head = f"{self.flow_slug} {self.status}"
         undo = [self.undo.picture()] if self.undo else []
         return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors, *undo])
-
-    def _node(self, slug: str) -> Node:
-        step, plan = self.steps[slug], self._plan.steps[slug]
-        attempts = f" {step.attempts}/{plan.options['max_attempts']}" if step.attempts > 1 else ""
-        tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
-        detail = f"{step.status}{tasks}{attempts}"
-        return Node(slug, plan.deps, plan.is_map, StepStatus[step.status.upper()], detail)
 
     def __str__(self) -> str:
         return self.picture()

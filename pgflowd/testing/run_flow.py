@@ -37,7 +37,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.schedule import labels_of, singleton_of
-from pgflowd.core.definition.spec import CTX, FlowSpec, StepSpec, arguments_for, undo_arguments
+from pgflowd.core.definition.spec import CTX, StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, TaskStatus
@@ -103,7 +103,13 @@ def run_flow(
     if engine.status is RunStatus.FAILED and flow.shape()["options"].get("onFailure") == "undo":
         result = _undone(result, handlers)
     runs_of_test.append(result)
-    _refuse_unanswered(handlers.engine)
+    # raise if the run goes no further, since a task waits for a signal that nothing sends
+    if first := min(handlers.engine.waiting(), key=lambda each: each[1].nr, default=None):
+        task, wait = first
+        unused = {each.name for each in handlers.engine.signals if each.receiver is None}
+        remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
+        text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
+        raise RuntimeError(f"{text}; {remedy}")
     return result
 
 
@@ -118,9 +124,20 @@ def _undone(result: FlowRun, handlers: TestedHandlers) -> FlowRun:
     """Undo a run that has failed; signals that nobody has got are for its undo."""
     flow, failed = handlers.undo_flow, handlers.engine
     assert flow is not None
-    given = _undo_input(failed, handlers.flow.spec)
-    if not given["plan"]:
+    found = {
+        undo.step: [
+            task.index
+            for task in failed.states[undo.step].tasks
+            if task.has_completed or (undo.options["on"] == "attempted" and task.has_begun)
+        ]
+        for undo in handlers.flow.spec.undos
+        if undo.step in failed.states
+    }
+    plan = {slug: indexes for slug, indexes in found.items() if indexes}
+    if not plan:
         return replace(result, status=str(RunStatus.UNDONE))
+    cause = next(each.error for each in failed.events if each.type == "run:failed")
+    given = {"run_id": failed.run_id, "generation": 1, "cause": cause, "plan": plan}
     engine = Engine(flow.shape(), flow.slug).start(given, f"undo-of-{failed.run_id}")
     for signal in failed.signals:
         if signal.receiver is None:
@@ -134,22 +151,6 @@ def _undone(result: FlowRun, handlers: TestedHandlers) -> FlowRun:
     is_undone = engine.status is RunStatus.COMPLETED and not has_failed
     status = RunStatus.UNDONE if is_undone else RunStatus.UNDO_FAILED
     return replace(result, status=str(status), undo=undo)
-
-
-def _undo_input(failed: Engine, flow: FlowSpec) -> dict[str, Any]:
-    """The input of the run that undoes this one."""
-    found = {
-        undo.step: [
-            task.index
-            for task in failed.states[undo.step].tasks
-            if task.has_completed or (undo.options["on"] == "attempted" and task.has_begun)
-        ]
-        for undo in flow.undos
-        if undo.step in failed.states
-    }
-    plan = {slug: indexes for slug, indexes in found.items() if indexes}
-    cause = next(each.error for each in failed.events if each.type == "run:failed")
-    return {"run_id": failed.run_id, "generation": 1, "cause": cause, "plan": plan}
 
 
 def _original(failed: Engine, given: Mapping[str, Any], step: str, nr: int) -> Original | None:
@@ -183,7 +184,11 @@ def execute_tasks(handlers: TestedHandlers) -> None:
                 _fail(engine, task, record, error)
             except (Suspended, BaseExceptionGroup) as error:
                 if suspended := suspension_of(error):
-                    _refuse_endless_waits(task)
+                    waits = sum(name.startswith(RESERVED_PREFIXES) for name in task.saved)
+                    if waits + task.hand_ons >= MAX_WAITS:
+                        text = f"step {task.step_slug} has waited {MAX_WAITS} times; let it end,"
+                        text += " by mock= or by what its handler reads"
+                        raise RuntimeError(text) from None
                     engine.suspend(record.key, suspended.wait)
                 elif isinstance(error, BaseExceptionGroup) and error.subgroup(Suspended):
                     _fail(engine, task, record, error)
@@ -276,11 +281,16 @@ class TestedHandlers:
             raised = raised[record.attempt - 1] if record.attempt <= len(raised) else None
         if raised is not None:
             raise raised
-        with _undone_if_failed(self.connection):
+        if self.connection is not None and not self.connection.autocommit:
+            self.connection.execute(f"savepoint {ATTEMPT}")
+        try:
             output = copy_context().run(self._call, step, arguments)
             if context.suspended:
                 raise swallowed(context.suspended)
             return as_stored(output if step.codec is None else step.codec.encoded(output))
+        except BaseException:
+            _undo_attempt(self.connection)
+            raise
 
     def _arguments(
         self, step: StepSpec, record: ClaimedRecord, context: TestedContext
@@ -348,18 +358,6 @@ class TestedHandlers:
                 raise ValueError(f"{text}; {hint}" if hint else text)
 
 
-@contextmanager
-def _undone_if_failed(connection: Connection[Any] | None) -> Iterator[None]:
-    """Roll back what a failed attempt did on the connection of the test."""
-    if connection is not None and not connection.autocommit:
-        connection.execute(f"savepoint {ATTEMPT}")
-    try:
-        yield
-    except BaseException:
-        _undo_attempt(connection)
-        raise
-
-
 def _undo_attempt(connection: Connection[Any] | None) -> None:
     """Roll back the work of an attempt that did not complete its task."""
     if connection is None or connection.autocommit:
@@ -368,26 +366,6 @@ def _undo_attempt(connection: Connection[Any] | None) -> None:
         connection.execute(f"rollback to savepoint {ATTEMPT}")
     except connection.Error:  # the handler has ended the transaction
         connection.rollback()
-
-
-def _refuse_endless_waits(task: TaskRow) -> None:
-    ended = sum(name.startswith(RESERVED_PREFIXES) for name in task.saved)
-    if ended + task.hand_ons >= MAX_WAITS:
-        raise RuntimeError(
-            f"step {task.step_slug} has waited {MAX_WAITS} times; let it end, by mock= or by what"
-            " its handler reads"
-        )
-
-
-def _refuse_unanswered(engine: Engine) -> None:
-    """Raise if the run goes no further, since a task waits for a signal that nothing sends."""
-    first = min(engine.waiting(), key=lambda each: each[1].nr, default=None)
-    if first:
-        task, wait = first
-        unused = {signal.name for signal in engine.signals if signal.receiver is None}
-        remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
-        text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
-        raise RuntimeError(f"{text}; {remedy}")
 
 
 def apart(execute: Callable[[], Any]) -> Any:

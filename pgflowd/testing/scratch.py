@@ -177,23 +177,20 @@ class ScratchServer:
         """A new database, dropped at the end; with our schema, or empty."""
         self._made += 1
         name = f"{_SCRATCH}{self._run}_{self._made}"
-        if schema:
-            self._copy_template(name)
-        else:
-            self._create(name, "template0")
+        try:
+            self._create(name, self._template if schema else "template0")
+        except errors.InvalidCatalogName:
+            self._make_template(self._template, then=lambda: self._create(name, self._template))
         database = ScratchDatabase(self.dsn_for(name))
         try:
             yield database
         finally:
             database.close()
             self._drop_ended()
-            self._end_sessions(name)
-
-    def _end_sessions(self, name: str) -> None:
-        """Leave the database to be dropped later: now that would wait 0.1 s for its sessions."""
-        query = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
-        self._admin.execute(query, (name,))
-        self._ended.append(name)
+            # it is left to be dropped later: now that would wait 0.1 s for its sessions
+            query = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+            self._admin.execute(query, (name,))
+            self._ended.append(name)
 
     def _drop_ended(self) -> None:
         """Drop the databases that no test uses any more."""
@@ -203,12 +200,6 @@ class ScratchServer:
     @cached_property
     def _template(self) -> str:
         return f"{_TEMPLATE}{_digest()}"  # once for all databases: it reads hundreds of files
-
-    def _copy_template(self, name: str) -> None:
-        try:
-            self._create(name, self._template)
-        except errors.InvalidCatalogName:
-            self._make_template(self._template, then=lambda: self._create(name, self._template))
 
     def _make_template(self, template: str, then: Callable[[], None]) -> None:
         self._admin.execute("select pg_advisory_lock(%s, 0)", (_TEMPLATES,))

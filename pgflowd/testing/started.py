@@ -36,8 +36,17 @@ def assert_started(db: Any, flow_slug: str, *, input_contains: Any = ANY, count:
     if count < 1:
         raise ValueError("count is 1 or more; there is assert_not_started, too")
     if len(found) != count:
-        wanted = f"{count} run{'s' if count > 1 else ''} of flow '{flow_slug}'"
-        raise AssertionError(_text(f"expected {wanted}", len(found), runs, input_contains))
+        wanted = f"expected {count} run{'s' if count > 1 else ''} of flow '{flow_slug}'"
+        wanted += "" if input_contains is ANY else f" whose input contains {_shown(input_contains)}"
+        lines = [f"{wanted}, found {len(found)}"]
+        if not runs:
+            raise AssertionError(f"{lines[0]}; the flow has no runs at all")
+        lines += [f"its runs, newest first ({len(runs)}):", *map(_line, runs[:MAX_LISTED])]
+        if input_contains is not ANY and not found:
+            nearest = min(runs, key=lambda run: len(list(_differences(input_contains, run.input))))
+            lines.append(f"nearest: {nearest.run_id}, which differs in")
+            lines += [f"  {each}" for each in _differences(input_contains, nearest.input)]
+        raise AssertionError("\n".join(lines))
     return found[0]
 
 
@@ -80,19 +89,6 @@ def _client_of(db: Any) -> Client:
         return db
     of_fixture = getattr(db, "client", None)
     return of_fixture if isinstance(of_fixture, Client) else Client(db)
-
-
-def _text(expected: str, found: int, runs: list[Run], wanted: Any) -> str:
-    of_input = "" if wanted is ANY else f" whose input contains {_shown(wanted)}"
-    lines = [f"{expected}{of_input}, found {found}"]
-    if not runs:
-        return f"{lines[0]}; the flow has no runs at all"
-    lines += [f"its runs, newest first ({len(runs)}):", *map(_line, runs[:MAX_LISTED])]
-    if wanted is not ANY and not found:
-        nearest = min(runs, key=lambda run: len(list(_differences(wanted, run.input))))
-        lines.append(f"nearest: {nearest.run_id}, which differs in")
-        lines += [f"  {each}" for each in _differences(wanted, nearest.input)]
-    return "\n".join(lines)
 
 
 def _line(run: Run) -> str:

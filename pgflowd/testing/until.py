@@ -31,17 +31,12 @@ def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
         if value:
             return value
         if time.monotonic() >= deadline:
-            raise AssertionError(
-                f"not true within {within_s:g} s: {_source(condition)} (last value: {value!r})"
-            )
+            try:  # the condition as the test wrote it, where its source can be read
+                lines = inspect.getsource(condition).split("\n")
+                source = " ".join(line.strip() for line in lines).strip()
+            except (OSError, TypeError):
+                source = repr(condition)
+            text = f"not true within {within_s:g} s: {source} (last value: {value!r})"
+            raise AssertionError(text)
         time.sleep(nap_s)
         nap_s = doubled_s(nap_s, _FIRST_NAP_S, _MAX_NAP_S)
-
-
-def _source(condition: Callable[[], object]) -> str:
-    """The condition as the test wrote it, where its source can be read."""
-    try:
-        lines = inspect.getsource(condition).split("\n")
-    except (OSError, TypeError):
-        return repr(condition)
-    return " ".join(line.strip() for line in lines).strip()

@@ -195,27 +195,21 @@ def _do_to_run(verb: Verb[Any], request: ActionRequest) -> ActionResult:
     if verb.asks and (len(typed) < _LAST_DIGITS or not str(run_id).endswith(typed)):
         wanted = f"type {short_id(run_id)}, the last digits of the run"
         raise bad_field(f"run {short_id(run_id)} was not deleted", next=wanted)
+    shown = request.fields.text("shown")
     with request.conn.transaction():
-        _refuse_stale(request, run_id)
+        if shown is not None:
+            run = request.perform(operations.get(run_id))
+            failures = request.read(failed_attempts(run_id)) if _AND in shown else ()
+            if shown != (now := shown_of(run, failures)):
+                raise WrongState(
+                    f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
+                    f" and is {_in_words(now)} now",
+                    next="look at it again, and decide then",
+                )
         answer = _do(verb, request, run_id)
     if isinstance(answer, Run):
         return ActionResult(f"/runs/{run_id}", request.shown(answer))
     return ActionResult("/runs", {"run_id": str(run_id), "deleted": answer})
-
-
-def _refuse_stale(request: ActionRequest, run_id: UUID) -> None:
-    """Raise WrongState if the run is no longer as its page has shown it."""
-    shown = request.fields.text("shown")
-    if shown is None:
-        return
-    run = request.perform(operations.get(run_id))
-    failures = request.read(failed_attempts(run_id)) if _AND in shown else ()
-    if shown != (now := shown_of(run, failures)):
-        raise WrongState(
-            f"run {short_id(run_id)} was {_in_words(shown)} when the page was made,"
-            f" and is {_in_words(now)} now",
-            next="look at it again, and decide then",
-        )
 
 
 def _do_to_task(verb: Verb[Any], request: ActionRequest) -> ActionResult:

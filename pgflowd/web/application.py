@@ -76,14 +76,10 @@ class Dashboard:
                 Route(api, partial(self._json, page)),
             ]
         for prefix in ("", API):
-            many = Route(f"{prefix}/runs/many/{{verb}}", self._many, methods=["POST"])
-            routes += [
-                many,
-                *(
-                    Route(f"{prefix}{each.path}", partial(self._act, each), methods=["POST"])
-                    for each in actions.ACTIONS
-                ),
-            ]
+            routes.append(Route(f"{prefix}/runs/many/{{verb}}", self._many, methods=["POST"]))
+            for each in actions.ACTIONS:
+                act = partial(self._act, each)
+                routes.append(Route(f"{prefix}{each.path}", act, methods=["POST"]))
         routes += [
             Route("/assets/{name}", self._asset),
             Route("/download/{run}", self._download),

@@ -286,8 +286,18 @@ class PasswordLogin(Login):
         raise NotLoggedIn("nobody is logged in", f"log in at {scope['root_path']}/login")
 
     async def _enter(self, scope: Scope, receive: Receive) -> Response | None:
-        if page_of(scope) != "/login":
-            return self._to_login(scope)
+        if page_of(scope) != "/login":  # send a browser without a login to the page that asks
+            accepts = checks.value_of(scope, "accept") or ""
+            is_browser = "text/html" in accepts and _bearer(scope) is None
+            if scope["method"] == "POST" or not is_browser:
+                return None
+            try:
+                self._person(scope)
+            except NotLoggedIn:
+                asked = scope["query_string"].decode("latin-1")
+                wanted = page_of(scope) + (f"?{asked}" if asked else "")
+                return see_other(scope, f"/login?{urlencode({'next': wanted})}")
+            return None
         if scope["method"] != "POST":
             query = parse_qs(scope["query_string"].decode("latin-1"))
             return self._page(scope, own_path(query.get("next", ["/"])[0]))
@@ -328,19 +338,6 @@ class PasswordLogin(Login):
         self._failed.take_back(keys)
         self._records.write("info", "web.login", user=name, client=client)
         return login_files.stamp_of(login.hash)
-
-    def _to_login(self, scope: Scope) -> Response | None:
-        """Send a browser without a login to the page that asks for one."""
-        accepts = checks.value_of(scope, "accept") or ""
-        if scope["method"] == "POST" or "text/html" not in accepts or _bearer(scope) is not None:
-            return None
-        try:
-            self._person(scope)
-        except NotLoggedIn:
-            query = scope["query_string"].decode("latin-1")
-            wanted = page_of(scope) + (f"?{query}" if query else "")
-            return see_other(scope, f"/login?{urlencode({'next': wanted})}")
-        return None
 
     def _page(self, scope: Scope, there: str, *, failed: bool = False) -> Response:
         html = render(

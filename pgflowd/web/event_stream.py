@@ -29,7 +29,7 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import counted
 from pgflowd.core.timeline import mark, sent_before, unsent
-from pgflowd.web.fragments import FRAGMENT, Change, Line, event
+from pgflowd.web.fragments import FRAGMENT, Change, event
 from pgflowd.web.guard import as_json, error_response
 from pgflowd.web.rendering import View
 from pgflowd.web.request_checks import NotLoggedIn, Refused
@@ -65,7 +65,13 @@ class EventStream(Tab):
         self.wake()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        waits = asyncio.create_task(self._wait_for_end(receive))
+        async def wait_for_end() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self._is_gone = True
+            self.news.set()
+
+        waits = asyncio.create_task(wait_for_end())
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -75,12 +81,6 @@ class EventStream(Tab):
         finally:
             waits.cancel()
             self.leave()
-
-    async def _wait_for_end(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._is_gone = True
-        self.news.set()
 
     async def _send_all(self, send: Send) -> None:
         ends_at, beat_at = time.monotonic() + LASTS_S, 0.0
@@ -123,7 +123,18 @@ class PageTab(EventStream):
         self.number = number
 
     def take(self) -> tuple[bytes, str | None]:
-        return b"".join([*(change.event for change in self.changes()), *self._lines()]), None
+        parts = [change.event for change in self.changes()]
+        missed, found = self.lines()
+        if missed != 0:
+            text = f"… {counted(missed, 'line') if missed else 'lines'} not shown"
+            parts.append(event("line", f"{self.line}\n{json.dumps({'text': text})}"))
+        for line in found:  # as the page shows it
+            document = versioned(line.entry)
+            names = ("at", "step", "task", "attempt", "stream", "level")
+            shown = {name: document[name] for name in names}
+            shown["text"] = one_line(str(document["text"] or ""))
+            parts.append(event("line", f"{line.number}\n{json.dumps(shown)}"))
+        return b"".join(parts), None
 
     def changes(self) -> list[Change]:
         """What has changed of what the tab shows, and of what it would show if it was new."""
@@ -131,22 +142,6 @@ class PageTab(EventStream):
         found = self.watched.fragments.after(self.number)
         self.number = found[-1].number if found else self.number
         return [each for each in found if each.kind != FRAGMENT or each.id in shown]
-
-    def _lines(self) -> list[bytes]:
-        missed, found = self.lines()
-        parts = [event("line", f"{line.number}\n{_shown(line)}") for line in found]
-        if missed == 0:
-            return parts
-        text = f"… {counted(missed, 'line') if missed else 'lines'} not shown"
-        return [event("line", f"{self.line}\n{json.dumps({'text': text})}"), *parts]
-
-
-def _shown(line: Line) -> str:
-    """A line as the page shows it."""
-    document = versioned(line.entry)
-    names = ("at", "step", "task", "attempt", "stream", "level")
-    text = one_line(str(document["text"] or ""))
-    return json.dumps({**{name: document[name] for name in names}, "text": text})
 
 
 class RunTab(EventStream):

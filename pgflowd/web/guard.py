@@ -69,7 +69,13 @@ class Guard:
             self._open.add(answer)
             await self._checked(scope, checks.limited(receive), answer)
         except Refused as refusal:
-            self._log(answer.scope, refusal)
+            is_first = isinstance(refusal, NotLoggedIn) and not refusal.was_tried
+            if not is_first or answer.scope["method"] == "POST":  # no browser that is new here
+                self._refusals.write(
+                    code=refusal.code, status=int(refusal.status),
+                    error=one_line(refusal.text, 300), method=answer.scope["method"][:16],
+                    path=one_line(answer.scope["path"], 200), client=_client_of(answer.scope),
+                )  # fmt: skip
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 await checks.discard(receive)
             await self._send_error(receive, answer, refusal, is_last=True)
@@ -131,15 +137,6 @@ class Guard:
         if is_last and str(scope.get("http_version", "1.1")).startswith("1"):
             response.headers["Connection"] = "close"
         await response(scope, receive, answer.send)
-
-    def _log(self, scope: Scope, refusal: Refused) -> None:
-        if isinstance(refusal, NotLoggedIn) and not refusal.was_tried and scope["method"] != "POST":
-            return  # a browser that comes for the first time
-        self._refusals.write(
-            code=refusal.code, status=int(refusal.status), error=one_line(refusal.text, 300),
-            method=scope["method"][:16], path=one_line(scope["path"], 200),
-            client=_client_of(scope),
-        )  # fmt: skip
 
 
 def _client_of(scope: Scope) -> str | None:

@@ -311,7 +311,11 @@ def _placed(graph: Graph, looks: Mapping[str, StepLook], selected: str | None) -
     spans: list[tuple[int, int]] = []  # of each column: where it begins, and where it ends
     left, bottom = _MARGIN, 0
     for index, column in enumerate(layout.columns):
-        width = max((_width(cell.node) for cell in column if cell.node), default=0)
+        width = 0
+        for node in (cell.node for cell in column if cell.node):
+            needed = ceil(NAME_X + LETTER * len(node.slug) + _PADDING)
+            needed = max(_MIN_MAP_WIDTH if node.is_map else _MIN_WIDTH, needed)
+            width = max(width, min(needed, _MAX_WIDTH))
         for cell in column:
             bottom = max(bottom, cell.top + cell.height if cell.node else cell.leaves_at + 1)
             if cell.node:
@@ -334,11 +338,6 @@ def _placed(graph: Graph, looks: Mapping[str, StepLook], selected: str | None) -
         [boxes[node.slug] for node in graph.nodes], list(edges.values()), selected_edges,
         sorted(arrows), left + _MARGIN, bottom * _ROW, selected, centre, steps,
     )  # fmt: skip
-
-
-def _width(node: Node) -> int:
-    needed = ceil(NAME_X + LETTER * len(node.slug) + _PADDING)
-    return min(max(_MIN_MAP_WIDTH if node.is_map else _MIN_WIDTH, needed), _MAX_WIDTH)
 
 
 def _path(line: EdgeLine, spans: Sequence[tuple[int, int]]) -> str:

@@ -22,7 +22,7 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from pgflowd.core.documents.run_tasks import ValueMember, ValuePart
+from pgflowd.core.documents.run_tasks import ValuePart
 from pgflowd.core.redact import one_line, safe_lines
 from pgflowd.core.statuses import Status, TaskStatus
 from pgflowd.core.text import size
@@ -113,16 +113,16 @@ def tree_of(part: ValuePart) -> JsonBranch:
         text = json.dumps(part.value, ensure_ascii=False)
         return JsonBranch(part.type, text, path, is_cut=not part.is_whole, next=part.next)
     budget[0] -= len(part.members)
-    members = [(member.name, _member(member, path, budget)) for member in part.members]
+    members = []
+    for member in part.members:
+        place = (*path, member.name)
+        if member.is_whole:
+            branch = _branch(member.value, place, len(path) + MAX_LEVELS, budget)
+        else:
+            text = "" if member.value is None else json.dumps(member.value, ensure_ascii=False)
+            branch = JsonBranch(member.type, text, place, member.length or 0, is_cut=True)
+        members.append((member.name, branch))
     return JsonBranch(part.type, "", path, part.length or 0, members, next=part.next)
-
-
-def _member(member: ValueMember, above: Path, budget: list[int]) -> JsonBranch:
-    path = (*above, member.name)
-    if member.is_whole:
-        return _branch(member.value, path, len(above) + MAX_LEVELS, budget)
-    text = "" if member.value is None else json.dumps(member.value, ensure_ascii=False)
-    return JsonBranch(member.type, text, path, member.length or 0, is_cut=True)
 
 
 def _branch(value: Any, path: Path, deepest: int, budget: list[int]) -> JsonBranch:
@@ -168,11 +168,6 @@ def _fence(_self: Any, tokens: Sequence[Token], at: int, _options: Any, _env: An
     return f'<pre class="{kind}" tabindex="0">{escapeHtml(tokens[at].content)}</pre>\n'
 
 
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    parser.validateLink = lambda url: _TARGET.match(url) is not None  # type: ignore[method-assign]
-    parser.add_render_rule("fence", _fence)
-    return parser
-
-
-_PARSER = _parser()
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+_PARSER.validateLink = lambda url: _TARGET.match(url) is not None  # type: ignore[method-assign]
+_PARSER.add_render_rule("fence", _fence)

@@ -278,7 +278,13 @@ class Watcher:
         reading, thread = _Reading(*self._open), ThreadPoolExecutor(1, "pgflowd-watcher")
         loop = asyncio.get_running_loop()
         try:
-            while viewed := self._viewed():
+            while True:
+                before = time.monotonic() - IDLE_S
+                for key, each in list(self._watched.items()):
+                    if not each.tabs and each.left_at <= before:  # nobody has viewed it for a while
+                        self._watched.pop(key, None)
+                if not (viewed := list(self._watched.values())):
+                    return
                 woken.clear()
                 until = await loop.run_in_executor(thread, reading.turn, viewed)
                 heard = reading.socket
@@ -296,14 +302,6 @@ class Watcher:
             self._loop = None if self._loop is loop else self._loop  # the next tab starts a task
             thread.submit(reading.close)
             thread.shutdown(wait=False)
-
-    def _viewed(self) -> list[Watched]:
-        """What is read, without what nobody has viewed for a while."""
-        before = time.monotonic() - IDLE_S
-        for key, each in list(self._watched.items()):
-            if not each.tabs and each.left_at <= before:
-                self._watched.pop(key, None)
-        return list(self._watched.values())
 
 
 class _Reading:
@@ -339,8 +337,15 @@ class _Reading:
                     if each.tabs and each.times.due_at <= time.monotonic():
                         self._read(each)
                 self._pause_s = 0.0
-            except Exception as error:
-                self._away(viewed, error)
+            except Exception as error:  # the database is gone: say so, and try again in a moment
+                self.close()
+                self._pause_s = doubled_s(self._pause_s, _MIN_RECONNECT_S, _MAX_RECONNECT_S)
+                self._try_at = time.monotonic() + self._pause_s
+                self._away_since = self._away_since or datetime.now(UTC)
+                known = _known(error)
+                for each in viewed:
+                    each.times.hurry()
+                    each.tell(each.fail(known, self._away_since))
             else:
                 self._hear(viewed)
         due = [each.times.due_at if each.tabs else each.left_at + IDLE_S for each in viewed]
@@ -395,17 +400,6 @@ class _Reading:
                      if is_output and run_id in each.followed]  # fmt: skip
             if any(lines):
                 each.tell(True)
-
-    def _away(self, viewed: Sequence[Watched], error: Exception) -> None:
-        """The database is gone: say so, and try again in a moment."""
-        self.close()
-        self._pause_s = doubled_s(self._pause_s, _MIN_RECONNECT_S, _MAX_RECONNECT_S)
-        self._try_at = time.monotonic() + self._pause_s
-        self._away_since = self._away_since or datetime.now(UTC)
-        known = _known(error)
-        for each in viewed:
-            each.times.hurry()
-            each.tell(each.fail(known, self._away_since))
 
 
 def _known(error: Exception) -> PgflowdError:

@@ -19,6 +19,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from pgflowd.resources import schema_version, shipped
 
@@ -64,8 +65,13 @@ def schema_files() -> list[SqlFile]:
     """Return the files that make the objects, in the order of applying."""
     found = {path.removeprefix("schema/") for path in _paths() if path.startswith("schema/")}
     listed = _lines("schema/order.txt")
-    others = sorted(found - set(listed), key=_rank)
-    return [*(read(f"schema/{path}") for path in (*listed, *others)), read("install/plans.sql")]
+    by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for path in sorted(found - set(listed)):
+        if (kind := path.split("/")[-2]) not in KINDS:
+            raise ValueError(f"sql/schema/{path} is not in a directory named {', '.join(KINDS)}")
+        by_kind[kind].append(path)
+    paths = [*listed, *chain.from_iterable(by_kind.values())]
+    return [*(read(f"schema/{path}") for path in paths), read("install/plans.sql")]
 
 
 def editions() -> dict[str, dict[str, str]]:
@@ -121,10 +127,3 @@ def _text(path: str) -> str:
 def _lines(path: str) -> list[str]:
     stripped = (line.strip() for line in _text(path).splitlines())
     return [line for line in stripped if line and not line.startswith("#")]
-
-
-def _rank(path: str) -> tuple[int, str]:
-    kind = path.split("/")[-2]
-    if kind not in KINDS:
-        raise ValueError(f"sql/schema/{path} is not in a directory named {', '.join(KINDS)}")
-    return KINDS.index(kind), path

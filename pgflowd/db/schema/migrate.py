@@ -196,9 +196,23 @@ class MigrationPlan:
     @property
     def after(self) -> list[SqlFile]:
         """The objects, and what comes after them."""
+        files, steps = schema_files(), self.migrations
+        whole = checksum(files) if self.is_whole else self.old_checksum
+        told = [{name: getattr(step, name) for name in _RECORDED} for step in steps]
+        record = read(
+            "install/record.sql",
+            fingerprint=_fingerprint(),
+            steps=literal(json.dumps(told)),
+            version=str(self.target),
+            checksum=literal(whole or "none"),
+            release=literal(__version__),
+        )
+        if self.by_migrations:
+            first = next((at for at, file in enumerate(files) if file.is_table), len(files))
+            late = [file for file in files[first:] if self.is_whole and not file.is_table]
+            files = [*files[:first], *(step.file for step in steps), *late]
         sweep = [read("install/sweep.sql")] if self.is_whole else []
-        owners = read("install/owners.sql")
-        return [*self._objects(), *sweep, owners, self._record(), *self._finish()]
+        return [*files, *sweep, read("install/owners.sql"), record, *self._finish()]
 
     @property
     def again(self) -> list[SqlFile]:
@@ -214,29 +228,8 @@ class MigrationPlan:
             names.append("cron")
         return [read(f"install/{name}.sql") for name in names]
 
-    def _objects(self) -> list[SqlFile]:
-        files = schema_files()
-        if not self.by_migrations:
-            return files
-        first = next((at for at, file in enumerate(files) if file.is_table), len(files))
-        early, late = files[:first], [file for file in files[first:] if not file.is_table]
-        steps = [step.file for step in self.migrations]
-        return [*early, *steps, *(late if self.is_whole else [])]
 
-    def _record(self) -> SqlFile:
-        steps = [
-            {"version": step.version, "name": step.name, "checksum": step.checksum}
-            for step in self.migrations
-        ]
-        whole = checksum(schema_files()) if self.is_whole else self.old_checksum
-        return read(
-            "install/record.sql",
-            fingerprint=_fingerprint(),
-            steps=literal(json.dumps(steps)),
-            version=str(self.target),
-            checksum=literal(whole or "none"),
-            release=literal(__version__),
-        )
+_RECORDED = ("version", "name", "checksum")  # of a migration
 
 
 def _fingerprint() -> str:

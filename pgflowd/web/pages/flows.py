@@ -100,11 +100,8 @@ class ShownFlow:
         return option_cells(step.options)
 
     def stats_of(self, step: StepPlan) -> StepStats | None:
-        return self._stats_by_step.get(step.slug)
-
-    @cached_property
-    def _stats_by_step(self) -> Mapping[str, StepStats]:
-        return {each.step_slug: each for each in (self.stats.steps if self.stats else [])}
+        of_steps = self.stats.steps if self.stats else ()
+        return next((each for each in of_steps if each.step_slug == step.slug), None)
 
     @property
     def missing(self) -> list[str]:

@@ -4,7 +4,7 @@ What a page is: its address, the document that it reads, how it is shown, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
+from pgflowd.core.documents.daemons import is_alone, silence
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.settings.values import parse_duration
@@ -182,14 +182,11 @@ def read_frame(conn: Connection) -> PageFrame:
         "/inbox": found.people + found.quarantined, "/stalled": found.stalled, "/dead": found.dead,
         "/daemons": sum(daemon.is_silent for daemon in daemons),
     }  # fmt: skip
-    return PageFrame(now, list(_problems_of(daemons)), counts)
-
-
-def _problems_of(daemons: Sequence[ListedDaemon]) -> Iterator[dict[str, Any]]:
-    """What is wrong with daemons; of one that is silent only that, since the rest is old."""
+    shown = []
     for daemon in daemons:
         problems: Sequence[Mapping[str, Any]] = daemon.problems
-        if daemon.is_silent:
+        if daemon.is_silent:  # the rest is old
             problems = [{"text": silence(daemon, is_alone=is_alone(daemons))}]
         for one in problems:
-            yield {"daemon": daemon, "code": None, "next": None, "flow": None, **one}
+            shown.append({"daemon": daemon, "code": None, "next": None, "flow": None, **one})
+    return PageFrame(now, shown, counts)

@@ -45,7 +45,12 @@ class ShownRuns:
 
 def run_list(request: PageRequest) -> ShownRuns:
     """A page of the runs that the address asks for; the first one with their number."""
-    wanted, after = filter_of(request), _after(request)
+    wanted, after = filter_of(request), None
+    if (text := request.word("after")) is not None:
+        try:
+            after = PageKey.read(text)
+        except ValueError:
+            raise refused("after", text, "the `next` of the page before") from None
     flows = flow_slugs(request.conn)
     if wanted.flow and wanted.flow not in flows:
         raise unknown_flow(wanted.flow, flows)
@@ -72,15 +77,6 @@ def filter_of(request: PageRequest) -> RunFilter:
         labels=labels,
         text=(request.word("text") or "")[:MAX_TEXT_CHARS],
     )
-
-
-def _after(request: PageRequest) -> PageKey | None:
-    if (text := request.word("after")) is None:
-        return None
-    try:
-        return PageKey.read(text)
-    except ValueError:
-        raise refused("after", text, "the `next` of the page before") from None
 
 
 def with_rows(
@@ -148,7 +144,15 @@ def run_values(request: PageRequest) -> RunValues:
     """One value from a path on, or the input, the output and the outputs of steps."""
     run = request.run()
     if what := _what(request):
-        return RunValues(run, [_asked(request, run, what)])
+        step, index = request.word("step"), request.number("task", -1, 0, _MAX_INDEX)
+        task, path = None if index < 0 else index, path_of(request.query.get("path", ""))
+        start = request.number("start", 0, 0, _MAX_INDEX)
+        part = request.read(value_part(run.run_id, step, task, what, path, start))
+        if part is None:
+            whose = f"step {step}" if step else f"run {short_id(run.run_id)}"
+            remedy = "it has ended without one, or the path leads nowhere"
+            raise NotFound(f"{whose} has no such {what}", next=remedy)
+        return RunValues(run, [ShownValue(what, step, task, part)])
     done = [slug for slug, each in run.steps.items() if each.status is StepStatus.COMPLETED]
     wanted: list[Whose] = [("input", None, None), ("output", None, None)]
     wanted += [("output", slug, None) for slug in done[:MAX_VALUES]]
@@ -169,18 +173,6 @@ def _values(wanted: Sequence[Whose], parts: Sequence[ValuePart | None]) -> list[
 def _what(request: PageRequest) -> What | None:
     word = request.one_of("what", ("input", "output"))
     return None if word is None else "input" if word == "input" else "output"
-
-
-def _asked(request: PageRequest, run: RunWithStates, what: What) -> ShownValue:
-    step, index = request.word("step"), request.number("task", -1, 0, _MAX_INDEX)
-    task = None if index < 0 else index
-    path, start = path_of(request.query.get("path", "")), request.number("start", 0, 0, _MAX_INDEX)
-    part = request.read(value_part(run.run_id, step, task, what, path, start))
-    if part is None:
-        whose = f"step {step}" if step else f"run {short_id(run.run_id)}"
-        remedy = "it has ended without one, or the path leads nowhere"
-        raise NotFound(f"{whose} has no such {what}", next=remedy)
-    return ShownValue(what, step, task, part)
 
 
 def whole_value(request: PageRequest) -> tuple[str, Any]:
