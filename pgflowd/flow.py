@@ -305,7 +305,12 @@ class Job(Protocol, Generic[P, R_co]):
 def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], Job[P, R_co]]:
     """Make a function a flow with one step, named `perform`; the flow is its `.flow`."""
     if callable(slug):
-        return cast("Callable[[Callable[P, R_co]], Job[P, R_co]]", _job_without_slug(slug, options))
+        # `@job` without parentheses: its check reports that the slug is missing
+        name = getattr(slug, "__name__", "my_flow")
+        made: Any = job(name, **options)(slug)
+        problem = f"job {name} has no slug", made.flow.place, f"write @job('{name}')"
+        made.flow._misuses.append(Problem("E203", *problem))
+        return cast("Callable[[Callable[P, R_co]], Job[P, R_co]]", made)
     of_step = option_names(Owner.JOB) - option_names(Owner.FLOW)
     flow_options = {name: value for name, value in options.items() if name not in of_step}
     step_options = {name: value for name, value in options.items() if name in of_step}
@@ -323,15 +328,6 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
         return decorated
 
     return decorate
-
-
-def _job_without_slug(function: Any, options: JobOptions) -> Job[..., Any]:
-    """Make a job of `@job` without parentheses; its check reports that the slug is missing."""
-    name = getattr(function, "__name__", "my_flow")
-    made: Job[..., Any] = job(name, **options)(function)
-    text = f"job {name} has no slug"
-    made.flow._misuses.append(Problem("E203", text, made.flow.place, f"write @job('{name}')"))
-    return made
 
 
 def _set(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -123,22 +122,18 @@ def failure_of(error: BaseException, *, is_last: bool = False) -> Failure:
 
 def _failure_of_group(group: BaseExceptionGroup[BaseException], is_last: bool) -> Failure:
     """The first `Fail` in it decides, else the first `RetryAfter`; else it is an ordinary one."""
-    inside = [failure_of(error, is_last=is_last) for error in _leaves(group)]
+    pending, inside = list(group.exceptions), list[Failure]()
+    for error in pending:  # grows while it is read: each group inside adds its exceptions
+        if isinstance(error, BaseExceptionGroup):
+            pending += error.exceptions
+        else:
+            inside.append(failure_of(error, is_last=is_last))
     name = clean(type(group).__name__, MAX_TYPE_CHARS)
     text = f"{name}: {group.message}: " + "; ".join(failure.message for failure in inside)
     first = min(inside, key=lambda failure: (failure.retry, failure.delay_s is None))
     is_unspent = all(failure.at_most_s is not None for failure in inside)
     at_most_s = first.at_most_s if is_unspent else None
     return Failure(name, clean(text, MAX_MESSAGE_CHARS), first.retry, first.delay_s, at_most_s)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    pending = list(group.exceptions)
-    for error in pending:  # grows while it is read: each group inside adds its exceptions
-        if isinstance(error, BaseExceptionGroup):
-            pending += error.exceptions
-        else:
-            yield error
 
 
 def clean(text: str, longest: int) -> str:

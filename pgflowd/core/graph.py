@@ -375,19 +375,14 @@ def draw(graph: Graph, *, width: int | None = None, utf8: bool = True) -> str:
     """Boxes and arrows; a list where `width` columns are too few."""
     text = _picture(graph.nodes)
     if width is not None and any(len(line) > width for line in text.splitlines()):
-        text = _list(graph, width)
+        longest, lines = max((len(node.title) for node in graph.nodes), default=0), []
+        for node in graph.nodes:
+            after = f"after {', '.join(node.deps)}" if node.deps else ""
+            parts = [node.title.ljust(longest), node.state, node.note, after]
+            line = "  ".join(filter(None, parts)).rstrip()
+            lines.append(line if len(line) <= width else line[: width - 1] + "…")
+        text = "\n".join(lines)
     return text if utf8 else text.translate(_ASCII).encode("ascii", "replace").decode()
-
-
-def _list(graph: Graph, width: int) -> str:
-    longest = max((len(node.title) for node in graph.nodes), default=0)
-    lines = []
-    for node in graph.nodes:
-        after = f"after {', '.join(node.deps)}" if node.deps else ""
-        parts = [node.title.ljust(longest), node.state, node.note, after]
-        line = "  ".join(filter(None, parts)).rstrip()
-        lines.append(line if len(line) <= width else line[: width - 1] + "…")
-    return "\n".join(lines)
 
 
 def mermaid(graph: Graph) -> str:

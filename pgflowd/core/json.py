@@ -157,14 +157,6 @@ def _jsonb_order(key: str) -> tuple[int, bytes]:
     return len(key.encode()), key.encode()
 
 
-def _ordered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(sorted(pairs, key=lambda pair: _jsonb_order(pair[0])))
-
-
-def _numeric(text: str) -> int | float:
-    return int(Decimal(text)) if "e+" in text else float(text) + 0.0  # there is no -0.0
-
-
 def deep_copy(value: Any) -> Any:
     """A copy of a JSON value that shares nothing with it."""
     return loads(dumps(value)) if isinstance(value, dict | list) else value
@@ -173,7 +165,11 @@ def deep_copy(value: Any) -> Any:
 _dumps_strictly = Encoder(ensure_ascii=False, allow_nan=False, separators=COMPACT)
 _dumps_ascii = Encoder()
 _loads_long = Decoder(parse_int=lambda digits: int(Decimal(digits)))
-_loads_stored = Decoder(object_pairs_hook=_ordered, parse_float=_numeric)
+_loads_stored = Decoder(
+    object_pairs_hook=lambda pairs: dict(sorted(pairs, key=lambda pair: _jsonb_order(pair[0]))),
+    # there is no -0.0
+    parse_float=lambda text: int(Decimal(text)) if "e+" in text else float(text) + 0.0,
+)
 
 
 def _dump(value: Any) -> tuple[str | None, str | None]:

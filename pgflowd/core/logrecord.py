@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,7 +58,12 @@ def redacted(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str]
         for key, value in record.fields.items()
         if value is not None
     }
-    return _cut(LogRecord(record.event, record.level, record.at, fields))
+    record, limit = replace(record, fields=fields), MAX_BYTES
+    while not _fits(record):  # shorten long values, more with each round
+        limit //= 2
+        fields = {key: _shortened(value, limit) for key, value in record.fields.items()}
+        record = replace(record, fields=fields if limit else {})
+    return record
 
 
 def as_text(record: LogRecord) -> bytes:
@@ -74,18 +79,13 @@ def as_lines(record: LogRecord) -> bytes:
             first, *others = fields.pop(key).rstrip("\n").split("\n")
             below += f"    {one_line(f'{key}: {first}')}\n"
             below += "".join(f"      {one_line(each)}\n" for each in others)
-    head = as_text(LogRecord(record.event, record.level, record.at, fields))
-    return head + _bytes(below)
+    return as_text(replace(record, fields=fields)) + _bytes(below)
 
 
 def as_json(record: LogRecord) -> bytes:
     """Return one JSON object and a line break."""
-    document = {
-        "time": record.time,
-        "level": record.level,
-        "event": record.event,
-        **record.fields,
-    }
+    head = {"time": record.time, "level": record.level, "event": record.event}
+    document = {**head, **record.fields}
     return json.dumps(document, default=str, separators=(",", ":")).encode() + b"\n"
 
 
@@ -147,18 +147,6 @@ def _redacted_value(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     return redact(str(value), secrets)
-
-
-def _cut(record: LogRecord) -> LogRecord:
-    """Shorten long values, more with each round, until the record fits."""
-    limit = MAX_BYTES
-    while not _fits(record):
-        limit //= 2
-        fields = {key: _shortened(value, limit) for key, value in record.fields.items()}
-        if limit == 0:
-            fields = {}
-        record = LogRecord(record.event, record.level, record.at, fields)
-    return record
 
 
 def _fits(record: LogRecord) -> bool:

@@ -50,7 +50,12 @@ class Payloads:
             changes = {}
             for each in fields(part):
                 before = getattr(part, each.name)
-                after = self._field(each.name, before)
+                if each.name in VALUES:
+                    after = self.show(before)
+                elif each.name == LABELS and before is not None:
+                    after = self._within(redact_value(before, self.keys))
+                else:
+                    after = self._within(before)
                 if after is not before:
                     changes[each.name] = after
             return replace(part, **changes) if changes else part
@@ -61,13 +66,6 @@ class Payloads:
         if isinstance(part, list | tuple) and not hasattr(part, "_fields"):
             return type(part)([self._within(each) for each in part])
         return part
-
-    def _field(self, name: str, value: Any) -> Any:
-        if name in VALUES:
-            return self.show(value)
-        if name == LABELS and value is not None:
-            value = redact_value(value, self.keys)
-        return self._within(value)
 
     def _part(self, part: ValuePart) -> ValuePart:
         """A part of a value, which may lie below a key that is hidden, or have one."""

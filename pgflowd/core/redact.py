@@ -49,7 +49,9 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text with everything replaced that is, or looks like, a secret."""
-    for secret in sorted(_spellings(secrets), key=len, reverse=True):
+    known = {secret for secret in secrets if len(secret) > 1}
+    spelt = {each for secret in known for each in (secret, unquote(secret), quote(secret, ""))}
+    for secret in sorted(spelt, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     if "@" in text:  # checked first: most texts have none of these, and some are long
         text = _URL.sub(rf"\g<keep>{HIDDEN}@", text)
@@ -118,11 +120,6 @@ def safe_lines(text: str, *, is_painted: bool = False) -> str:
     return _COLOURS_AND_UNSAFE.sub(
         lambda found: found[0] if len(found[0]) > 1 else _escaped(found[0]), text
     )
-
-
-def _spellings(secrets: Iterable[str]) -> set[str]:
-    given = {secret for secret in secrets if len(secret) > 1}
-    return given | {unquote(secret) for secret in given} | {quote(secret, "") for secret in given}
 
 
 def _unquoted(value: str) -> str:

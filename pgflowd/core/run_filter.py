@@ -67,7 +67,8 @@ def run_filter(wanted: RunsWanted) -> RunFilter:
     if not isinstance(text, str) or not is_storable(text):
         raise bad_filter(f"what is searched for is a text, not {repr(text)[:60]}")
     labels, value = wanted.get("labels") or {}, wanted.get("input")
-    if not isinstance(labels, Mapping) or not all(map(_is_label, labels.items())):
+    texts = [*labels, *labels.values()] if isinstance(labels, Mapping) else [None]
+    if not all(isinstance(each, str) and is_storable(each) for each in texts):
         raise bad_filter(f"labels are a dict of texts, not {repr(labels)[:60]}")
     return RunFilter(
         flow,
@@ -145,10 +146,6 @@ def _moment(time: object, name: str) -> Moment:
     if isinstance(time, datetime):
         return Moment(moment_of(time, f"`{name}`"))
     return Moment(in_s=-seconds_of(time, f"`{name}`"))
-
-
-def _is_label(label: tuple[object, object]) -> bool:
-    return all(isinstance(each, str) and is_storable(each) for each in label)
 
 
 def bad_filter(text: str, remedy: str = "see docs/guides/start-runs.md") -> RunError:

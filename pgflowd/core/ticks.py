@@ -160,25 +160,20 @@ def _in_order(fields: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     # the clock may be put back within the day: then earlier times come again
     start = min(_wall(after, zone), _wall(after + _DAY, zone) - _DAY)
     for time in CronSim(fields, start):
-        moments = _moments(time, zone, is_fixed)
+        moments = _shown(time, zone)
+        while is_fixed and not moments:
+            time += _MINUTE
+            moments = _shown(time, zone)
         for moment in moments[:1]:
             while second_times and second_times[0] <= moment:
                 yield heappop(second_times)
             yield moment
-        for moment in moments[1:]:
+        for moment in () if is_fixed else moments[1:]:
             heappush(second_times, moment)
 
 
-def _moments(time: datetime, zone: tzinfo, is_fixed: bool) -> list[datetime]:
-    """The moments at which a clock on the wall shows this time: none, one or two."""
-    moments = _shown(time, zone)
-    while is_fixed and not moments:
-        time += _MINUTE
-        moments = _shown(time, zone)
-    return moments[:1] if is_fixed else moments
-
-
 def _shown(time: datetime, zone: tzinfo) -> list[datetime]:
+    """The moments at which a clock on the wall shows this time: none, one or two."""
     both = {time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
     return sorted(moment for moment in both if _wall(moment, zone) == time)
 

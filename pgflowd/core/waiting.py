@@ -141,7 +141,8 @@ class WaitingContext(ABC):
 
     def memo(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         check_name(name)
-        if _is_async(fn):
+        called = getattr(fn, "__call__", None)  # noqa: B004  an object whose call is async
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(called):
             return self._memo_async(name, fn, *args, **kwargs)  # type: ignore[return-value]
         if name in self._saved:
             return self._value(name)  # type: ignore[no-any-return]
@@ -181,7 +182,8 @@ class WaitingContext(ABC):
             self._check_sleep_name(name)
         checkpoint = f"sleep {self._counts['sleep'] if name is None else name}"
         if until is not None and duration is None:
-            check_moment(until, self._moment())
+            if (moment_of(until, "until") - self._moment()).total_seconds() > MAX_WAIT_S:
+                raise _bad_time(f"until is {until.isoformat()}, more than 100 years ahead")
             wait = Wait(WaitKind.SLEEP, checkpoint=checkpoint, until=until)
         elif duration is not None and until is None:
             in_s = seconds_of(duration, "the duration of a sleep")
@@ -343,13 +345,6 @@ def moment_of(time: object, what: str) -> datetime:
     return time
 
 
-def check_moment(until: object, now: datetime) -> None:
-    """Raise E430 unless a task may sleep until then."""
-    until = moment_of(until, "until")
-    if (until - now).total_seconds() > MAX_WAIT_S:
-        raise _bad_time(f"until is {until.isoformat()}, more than 100 years ahead")
-
-
 def _bad_time(text: str) -> RunError:
     remedy = 'give seconds, a text such as "2h", a timedelta, or a datetime with a time zone'
     return RunError(text, code="E430", next=remedy)
@@ -378,9 +373,3 @@ def swallowed(suspended: Suspended) -> RunError:
     """The failure of a handler that returned although it was suspended."""
     text = f"the handler caught what ends it while it {suspended}"
     return RunError(text, code="E426", next="catch Exception, not BaseException")
-
-
-def _is_async(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
-        getattr(fn, "__call__", None)  # noqa: B004  an object whose call is async
-    )

@@ -313,7 +313,8 @@ class StartingContext(WaitingContext):
             return []
         self._counts["runs"] += 1
         checkpoint, different = f"runs {self._counts['runs']}", tuple(dict.fromkeys(run_ids))
-        wait = Wait(WaitKind.RUNS, None, checkpoint, in_s, why=_named(different), runs=different)
+        named = f"run {different[0]}" if len(different) == 1 else f"{len(different)} runs"
+        wait = Wait(WaitKind.RUNS, None, checkpoint, in_s, why=named, runs=different)
         if "ended" not in self._end_of(wait):
             raise SignalTimeout(f"step {self.step_slug}: {wait.why} did not end in time")
         found = {each.run_id: each for each in self._read_runs(different)}
@@ -324,7 +325,3 @@ class StartingContext(WaitingContext):
     @cached_property
     def _children(self) -> dict[str, str]:
         return dict(self._read_children())
-
-
-def _named(run_ids: Sequence[str]) -> str:
-    return f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"

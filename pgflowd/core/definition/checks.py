@@ -119,19 +119,17 @@ def _parameter_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iter
             yield Problem("E206", text, step.place, f"a handler has named parameters only{hint}")
         elif name not in slugs and name not in RESERVED:
             text = f"step {step.slug}: parameter '{name}' is not a step of {flow_slug}"
-            yield Problem("E201", text, step.place, _known_name_for(name, step, slugs))
-        elif remedy := _remedy_for_misplaced(step, name):
+            others = {ITEM, CTX} if step.is_map else {*slugs - {step.slug}, RUN, CTX, INPUT}
+            takes = "a map takes item and ctx"
+            if not step.is_map:
+                takes = "a step takes run, ctx, input and deps"
+            remedy = did_you_mean(name, others) or takes
+            if name in ("self", "cls"):
+                remedy = "a handler must be a plain function, not a method"
+            yield Problem("E201", text, step.place, remedy)
+        elif misplaced := _remedy_for_misplaced(step, name):
             text = f"step {step.slug}: parameter '{name}' is not allowed here"
-            yield Problem("E206", text, step.place, remedy)
-
-
-def _known_name_for(name: str, step: StepSpec, slugs: set[str]) -> str:
-    if name in ("self", "cls"):
-        return "a handler must be a plain function, not a method"
-    allowed = (ITEM, CTX) if step.is_map else (RUN, CTX, INPUT)
-    others = {*allowed} if step.is_map else {*slugs - {step.slug}, *allowed}
-    rule = "a map takes item and ctx" if step.is_map else "a step takes run, ctx, input and deps"
-    return did_you_mean(name, others) or rule
+            yield Problem("E206", text, step.place, misplaced)
 
 
 def _remedy_for_misplaced(step: StepSpec, name: str) -> str | None:

@@ -83,15 +83,6 @@ def limit_json(limit: Limit) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if value is not None}
 
 
-def limit_text(limit: Mapping[str, Any] | None) -> str:
-    """A limit of a shape in a few words: `2 per item.host as hosts`."""
-    if not limit:
-        return "unset"
-    per = f" per {'.'.join(limit['path'])}" if limit.get("path") else ""
-    name = f" as {limit['name']}" if limit.get("name") else ""
-    return f"{limit['slots']}{per}{name}"
-
-
 MAX_INT = 2**31 - 1  # the largest int of SQL
 MODES = ("fail", "skip", "skip-cascade")
 CRASH_ENDS = ("fail", "quarantine")
@@ -285,7 +276,9 @@ def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
             if option.kind is OptionKind.NEEDS:
                 text = ", ".join(value)
             elif option.kind is OptionKind.LIMIT:
-                text = limit_text(value)
+                per = f" per {'.'.join(value['path'])}" if value.get("path") else ""
+                name = f" as {value['name']}" if value.get("name") else ""
+                text = f"{value['slots']}{per}{name}"  # such as `2 per item.host as hosts`
             unit = "s" if option.kind is OptionKind.SECONDS else ""
             words[option.column].append(f"{option.label}{text}{unit}")
     return {column: " ".join(texts) for column, texts in words.items()}

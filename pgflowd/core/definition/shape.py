@@ -51,7 +51,13 @@ def shape_of(flow: FlowSpec) -> Shape:
 
 
 def _step_shape(step: StepSpec, undo: Mapping[str, Any]) -> Shape:
-    set_ = step.options
+    set_, whole = step.options, {**step.options, **undo}
+    # what the database takes from each definition
+    following = {each.json_name: whole[each.name] for each in FOLLOWING if each.name in whole}
+    if "needs" in following:
+        following["needs"] = list(sorted_needs(following["needs"]))
+    if "limit" in following:
+        following["limit"] = limit_json(following["limit"])
     return {
         "slug": step.slug,
         "stepType": "map" if step.is_map else "single",
@@ -63,18 +69,8 @@ def _step_shape(step: StepSpec, undo: Mapping[str, Any]) -> Shape:
             else {"defined": False}
             for option in PATTERNS
         },
-        "options": _numbers(set_) | _following({**set_, **undo}),
+        "options": _numbers(set_) | following,
     }
-
-
-def _following(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a step that the database takes from each definition."""
-    found = {each.json_name: options[each.name] for each in FOLLOWING if each.name in options}
-    if "needs" in found:
-        found["needs"] = list(sorted_needs(found["needs"]))
-    if "limit" in found:
-        found["limit"] = limit_json(found["limit"])
-    return found
 
 
 def _numbers(options: Mapping[str, Any]) -> dict[str, int]:

@@ -104,11 +104,15 @@ def unserved_steps(
 def steps_of_version(flow: FlowSpec, shape: Shape, version: int) -> dict[str, StepSpec]:
     """The steps of a version with their handlers of today."""
     chosen = _chosen([*((None, step) for step in flow.steps), *flow.retired], version)
-    return {
-        step["slug"]: _adapted(chosen[step["slug"]], step)
-        for step in shape["steps"]
-        if step["slug"] in chosen
-    }
+    found = {}
+    for step in shape["steps"]:
+        if spec := chosen.get(step["slug"]):  # with the kind and the deps that it has in this shape
+            deps, is_map = step.get("dependencies") or [], step.get("stepType") == "map"
+            after = tuple(dep for dep in deps if dep in spec.after)
+            others = tuple(dep for dep in deps if dep not in after)
+            over, on = (others, ()) if is_map else ((), others)
+            found[spec.slug] = replace(spec, is_map=is_map, over=over, depends_on=on, after=after)
+    return found
 
 
 def with_run(shape: Shape, handlers: Iterable[HandlerFacts], version: int) -> frozenset[str]:
@@ -127,12 +131,3 @@ def _chosen(handlers: Sequence[tuple[int | None, Any]], version: int) -> dict[st
     usable = [(since, each) for since, each in handlers if since is None or version < since]
     usable.sort(key=lambda pair: (pair[0] is None, pair[0] or 0), reverse=True)
     return {each.slug: each for _, each in usable}
-
-
-def _adapted(spec: StepSpec, step: Mapping[str, Any]) -> StepSpec:
-    """The step with the kind and the deps that it has in this shape."""
-    deps, is_map = step.get("dependencies") or [], step.get("stepType") == "map"
-    after = tuple(dep for dep in deps if dep in spec.after)
-    others = tuple(dep for dep in deps if dep not in after)
-    over, depends_on = (others, ()) if is_map else ((), others)
-    return replace(spec, is_map=is_map, over=over, depends_on=depends_on, after=after)

@@ -23,6 +23,7 @@ from typing import (
     Any,
     NamedTuple,
     TypeVar,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -106,7 +107,14 @@ def encoded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): encoded(each) for key, each in value.items()}
     if is_document(type(value)):
-        return _keys_of(value)
+        kind, made = cast(Any, type(value)), dict[str, Any]()
+        for field in fields_of(kind):
+            each = getattr(value, field.name)
+            if field.mark is Presence.INLINE:
+                made.update(encoded(each))
+            elif each is not None or field.mark is not Presence.OPTIONAL:
+                made[field.key] = each if field.is_json else encoded(each)
+        return made
     if isinstance(value, list | tuple):
         return [encoded(each) for each in value]
     return value.total_seconds() if isinstance(value, timedelta) else str(value)
@@ -136,23 +144,13 @@ def fields_of(kind: Any) -> tuple[DocumentField, ...]:
     return tuple(field for field in fields if field.mark is not Presence.HIDDEN)
 
 
-def _keys_of(value: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    kind: Any = type(value)
-    for field in fields_of(kind):
-        each = getattr(value, field.name)
-        if field.mark is Presence.INLINE:
-            made.update(encoded(each))
-        elif each is not None or field.mark is not Presence.OPTIONAL:
-            made[field.key] = each if field.is_json else encoded(each)
-    return made
-
-
 def _field(name: str, hint: Any) -> DocumentField:
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     keys = [note for note in notes if isinstance(note, Named)]
     marks = [note for note in notes if isinstance(note, Presence)]
     meanings = [note for note in notes if type(note) is str]
+    is_container = get_origin(kind) in (dict, Mapping, list)
+    is_json = kind is Any or (is_container and get_args(kind)[-1] is Any)
     return DocumentField(
         name,
         keys[-1] if keys else name,
@@ -160,11 +158,5 @@ def _field(name: str, hint: Any) -> DocumentField:
         meanings[-1] if meanings else "",
         marks[-1] if marks else None,
         notes,
-        _is_json(kind),
+        is_json,
     )
-
-
-def _is_json(kind: Any) -> bool:
-    """Whether this is the type of any JSON, or of an object or a list of any."""
-    is_container = get_origin(kind) in (dict, Mapping, list)
-    return kind is Any or (is_container and get_args(kind)[-1] is Any)

@@ -138,6 +138,14 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     found = problems_of_children(tree, facts)
     in_line = {child.id for child in places.waiting(tree)}
     waits = facts.of(tree.child(SWEEPER.child_id())).numbers.get("waiting")
+    # the newest facts about the database that any child has reported
+    database: dict[str, Any] = dict.fromkeys(DatabaseStatus.__annotations__)
+    database["state"] = DatabaseState.UNKNOWN
+    reports = [child.mapping("database") for child in facts.children.values()]
+    for report in sorted(reports, key=lambda report: report.get("at") or 0):
+        database |= {key: value for key, value in report.items() if key in database}
+    if any(child.waiting_for == "database" for child in tree.children):
+        database["state"] = DatabaseState.DOWN
     return DaemonStatus(
         id=facts.id,
         name=facts.name,
@@ -158,7 +166,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
                 "waiting": len(in_line),
             },
         },
-        database=_database(tree, facts),
+        database=cast(DatabaseStatus, database),
         singles=cast(
             SingleChildren,
             {kind.key: _single(kind, tree, facts, idle) for kind in fields_of(SingleChildren)},
@@ -238,18 +246,6 @@ def _process(child: ChildEntry | None, facts: DaemonFacts, idle: str) -> dict[st
         "up_s": facts.since(own.started_at) if state.is_alive else None,
         "restarts": child.restarts if child else 0,
     }
-
-
-def _database(tree: Tree, facts: DaemonFacts) -> DatabaseStatus:
-    """The newest facts about the database that any child has reported."""
-    known: dict[str, Any] = dict.fromkeys(DatabaseStatus.__annotations__)
-    known["state"] = DatabaseState.UNKNOWN
-    reports = [child.mapping("database") for child in facts.children.values()]
-    for report in sorted(reports, key=lambda report: report.get("at") or 0):
-        known |= {key: value for key, value in report.items() if key in known}
-    if any(child.waiting_for == "database" for child in tree.children):
-        known["state"] = DatabaseState.DOWN
-    return cast(DatabaseStatus, known)
 
 
 # What is wrong with the children. A flow with a backlog whose runners are all busy, or whose claims

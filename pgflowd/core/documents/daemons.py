@@ -210,7 +210,10 @@ def _value(kind: Any, value: Any) -> Any:
     """The value as one of this type."""
     if get_origin(kind) in (Union, UnionType):
         (inner,) = [each for each in get_args(kind) if each is not NoneType]
-        return _value(inner, value) if _may_be(inner, value) else None
+        is_there = isinstance(value, str if inner is str else Mapping)
+        if inner in (int, float):
+            is_there = _number(value) is not None
+        return _value(inner, value) if is_there else None
     if is_document(kind):
         return _object(kind, value)
     if kind is UUID:
@@ -232,13 +235,6 @@ def _value(kind: Any, value: Any) -> Any:
     if item is str:
         return [_value(str, one) for one in found[-_MOST_MEMBERS:] if isinstance(one, str)]
     return [_value(item, one) for one in found if isinstance(one, Mapping)]
-
-
-def _may_be(kind: Any, value: Any) -> bool:
-    """Whether a value is more than nothing, as one of this type."""
-    if kind in (int, float):
-        return _number(value) is not None
-    return isinstance(value, str if kind is str else Mapping)
 
 
 def _number(value: Any) -> int | float | None:

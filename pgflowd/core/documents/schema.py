@@ -134,9 +134,6 @@ class _Parts:
         if origin in (list, tuple, Sequence):
             inner = self.of(args[0])
             return {"type": "array", **({"items": inner} if inner else {})}
-        return self._reference(kind)
-
-    def _reference(self, kind: Any) -> Schema:
         name = kind.__name__
         if name not in self.found:
             self.found[name] = {}  # it may have itself as a part

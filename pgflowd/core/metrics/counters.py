@@ -168,26 +168,24 @@ def is_number(value: Any) -> bool:
 # the metrics have anyway, so no task pays for it.
 MINUTE = (TASKS, RUNS, TASK_SECONDS, TASK_WAIT_SECONDS)  # whose counters are needed
 OF_RUNS = ""  # in place of a step
-_ENDS = (Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)
-_RUN_ENDS = (RunStatus.COMPLETED, RunStatus.FAILED)
+_ENDS = tuple(map(str, (Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)))
+_RUN_ENDS = (str(RunStatus.COMPLETED), str(RunStatus.FAILED))
 
 
 def minute_of(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, Any]]:
     """How much these counters have grown, by step; nothing where nothing has."""
     steps = {*now[TASKS.key], *now[TASK_SECONDS.key], *now[TASK_WAIT_SECONDS.key]}
-    found = [_of_step(step, now, before) for step in sorted(steps)]
-    runs = _grown(now[RUNS.key], before.get(RUNS.key, {}), tuple(map(str, _RUN_ENDS)))
+    found = []
+    for step in sorted(steps):
+        tasks = before.get(TASKS.key, {}).get(step, {})
+        grown = _grown(now[TASKS.key].get(step, {}), tasks, _ENDS)
+        for name, metric in (("ran", TASK_SECONDS), ("waited", TASK_WAIT_SECONDS)):
+            more = _more(now[metric.key].get(step), before.get(metric.key, {}).get(step))
+            grown |= {name: more} if any(more) else {}
+        found.append({"step": step, **grown})
+    runs = _grown(now[RUNS.key], before.get(RUNS.key, {}), _RUN_ENDS)
     found.append({"step": OF_RUNS, **runs})
     return [each for each in found if len(each) > 1]
-
-
-def _of_step(step: str, now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    tasks = before.get(TASKS.key, {}).get(step, {})
-    grown = _grown(now[TASKS.key].get(step, {}), tasks, tuple(map(str, _ENDS)))
-    for name, metric in (("ran", TASK_SECONDS), ("waited", TASK_WAIT_SECONDS)):
-        more = _more(now[metric.key].get(step), before.get(metric.key, {}).get(step))
-        grown |= {name: more} if any(more) else {}
-    return {"step": step, **grown}
 
 
 def _grown(

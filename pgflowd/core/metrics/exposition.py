@@ -49,7 +49,11 @@ def exposition(
             for flow, steps in found.items():
                 if isinstance(steps, dict) and len(steps) > MAX_STEPS:
                     found[flow] = {"": reduce(added, steps.values())}  # as good as no label
-        lines += _head(metric, form)
+        family, kind = f"pgflowd_{metric.name}", metric.type
+        if form is TextFormat.CLASSIC:
+            family += _SUFFIXES.get(kind, "")
+            kind = MetricType.GAUGE if kind is MetricType.INFO else kind
+        lines += [f"# HELP {family} {metric.help}", f"# TYPE {family} {kind.value}"]
         for values, number in _flattened(found, len(metric.labels)):
             lines += _samples(metric, _pairs(metric.labels, values), number)
     return "\n".join([*lines, *(["# EOF"] if form is TextFormat.OPENMETRICS else []), ""])
@@ -100,15 +104,6 @@ def _numbers(
     return own.get(metric.key, {} if metric.labels else None)
 
 
-def _head(metric: Metric, form: TextFormat) -> Iterator[str]:
-    family, kind = f"pgflowd_{metric.name}", metric.type
-    if form is TextFormat.CLASSIC:
-        family += _SUFFIXES.get(kind, "")
-        kind = MetricType.GAUGE if kind is MetricType.INFO else kind
-    yield f"# HELP {family} {metric.help}"
-    yield f"# TYPE {family} {kind.value}"
-
-
 def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the values of the labels and the number of each sample; a key may be a tuple."""
     if depth <= 0:
@@ -135,8 +130,9 @@ def _samples(metric: Metric, pairs: str, number: Any) -> list[str]:
 
 @lru_cache(maxsize=8192)  # the same at each scrape
 def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    escaped = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     pairs = zip(labels, values, strict=True)
-    return ",".join([f'{label}="{_escaped(text)}"' for label, text in pairs])
+    return ",".join([f'{label}="{str(text).translate(escaped)}"' for label, text in pairs])
 
 
 @lru_cache(maxsize=4096)  # the most of the text, and the same at each scrape
@@ -147,10 +143,6 @@ def _histogram(name: str, pairs: str, bounds_s: tuple[float, ...]) -> str:
     shown = f"{{{known}}}" if known else ""
     lines = [f'{before}{bound}"}} %d' for bound in (*bounds_s, "+Inf")]
     return "\n".join([*lines, f"{name}_count{shown} %d", f"{name}_sum{shown} %s"])
-
-
-def _escaped(text: str) -> str:
-    return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _shown(value: Any) -> str:

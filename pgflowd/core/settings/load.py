@@ -242,7 +242,10 @@ class _Values:
             value = key.read(given, self.look_up)
         except InvalidValue as error:
             self.invalid.add(path)
-            self._add_problem(given, error)
+            text = error.text
+            if error.code not in {"E102", "E207"}:  # these name the key
+                text = f"{label(given.path)}{'' if text.startswith('[') else ' '}{text}"
+            self.problems[Problem(error.code, text, given.origin.place, error.next)] = None
             return
         if path not in self.parsed and path not in self.invalid:
             self.parsed[path], origin = value, given.origin
@@ -300,12 +303,6 @@ class _Values:
         self._hints -= 1
         close = nearest(name, known) if self._hints >= 0 else None
         return f"did you mean {form.format(close)}?" if close else None
-
-    def _add_problem(self, given: GivenValue, error: InvalidValue) -> None:
-        names_its_key = error.code in {"E102", "E207"}
-        between = "" if error.text.startswith("[") else " "
-        text = error.text if names_its_key else f"{label(given.path)}{between}{error.text}"
-        self.problems[Problem(error.code, text, given.origin.place, error.next)] = None
 
 
 def _unknown_variable(given: GivenValue) -> InvalidValue:

@@ -294,16 +294,10 @@ def encode_value(value: Any, *, what: str) -> str:
 
 def stored_value(value: Any, *, what: str) -> Any:
     """The value as the database gives it back."""
-    return as_stored(plain_value(value, what=what), what=what)
-
-
-def plain_value(value: Any, *, what: str) -> Any:
-    """The value with JSON in place of its objects; anything else in it stays."""
     try:
-        encode(value, what=what)
-    except OutputError:
-        return _plain(value, what)
-    return value
+        return as_stored(value, what=what)
+    except OutputError:  # perhaps it has objects in it
+        return as_stored(_plain(value, what), what=what)
 
 
 def read_as(value: Any, as_type: Any, what: str) -> Any:

@@ -67,7 +67,8 @@ def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterato
         kinds = [*kinds, "number"]
     if kinds and not any(_KINDS[kind](value) for kind in kinds if kind in _KINDS):
         expected = " or ".join(kinds)
-        yield f"{place}: expected {expected}, got {_kind(value)} {shown(value, key)}"
+        kind = next(name for name, is_of in _KINDS.items() if is_of(value) and name != "integer")
+        yield f"{place}: expected {expected}, got {kind} {shown(value, key)}"
         return
     options = schema.get("enum", [schema["const"]] if "const" in schema else None)
     is_flag = isinstance(value, bool)
@@ -150,10 +151,6 @@ def target_of(ref: Any, root: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _kind(value: Any) -> str:
-    return next(name for name, is_of in _KINDS.items() if is_of(value) and name != "integer")
 
 
 def example_of(schema: Any) -> Any:
