@@ -77,7 +77,10 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
         raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = Texts(one.output for one in reports)
-    return Query(_REPORT, (elements, outputs), _answers)
+    return Query(_REPORT, (elements, outputs), lambda rows: [
+        ReportAnswer(_VERDICTS[verdict], sqlstate, message, _RUN_STATUSES.get(run_status))
+        for verdict, sqlstate, message, run_status in rows
+    ])  # fmt: skip
 
 
 def write_progress(worker_id: UUID, values: Mapping[int, bytes]) -> Query[tuple[int, ...]]:
@@ -113,7 +116,10 @@ def not_started(detail: str) -> TaskNotStarted:
 
 def run_changes(run_ids: Sequence[str]) -> Query[list[RunChange]]:
     """Return the changes of these runs by a report, in its transaction."""
-    return Query(_RUN_CHANGES, (f"{{{','.join(run_ids)}}}",), _run_changes)
+    return Query(_RUN_CHANGES, (f"{{{','.join(run_ids)}}}",), lambda rows: [
+        RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], *rest)
+        for run, step, status, *rest in rows
+    ])  # fmt: skip
 
 
 def cancellations(tokens: Sequence[int]) -> Query[list[RunCancelled]]:
@@ -174,20 +180,6 @@ def _claimed(rows: Rows, with_run: Collection[str]) -> list[Task]:
     return [
         task._replace(flow_input=inputs.get(task.run_id)) if task.step in with_run else task
         for task in claimed
-    ]
-
-
-def _answers(rows: Rows) -> list[ReportAnswer]:
-    return [
-        ReportAnswer(_VERDICTS[verdict], sqlstate, message, _RUN_STATUSES.get(run_status))
-        for verdict, sqlstate, message, run_status in rows
-    ]
-
-
-def _run_changes(rows: Rows) -> list[RunChange]:
-    return [
-        RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], *rest)
-        for run, step, status, *rest in rows
     ]
 
 

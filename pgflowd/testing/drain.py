@@ -175,9 +175,11 @@ class InProcessRunner(RunnerProcess):
 
     def execute(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Return what a runner sends at the end of a task."""
-        with _unchanged_context():
-            self.steps = steps
+        before, self.steps = context.database_of_task, steps
+        try:
             result = self.run(frame)
+        finally:
+            context.database_of_task = before
         if self.sessions is not None:
             self.sessions.clean()
             self.sessions.close_kept()
@@ -212,15 +214,6 @@ class NoLeftovers:
 
     def found(self, peak_kb: int) -> dict[str, list[str]]:
         return {}
-
-
-@contextmanager
-def _unchanged_context() -> Any:
-    before = context.database_of_task
-    try:
-        yield
-    finally:
-        context.database_of_task = before
 
 
 class InProcessSocket:

@@ -29,11 +29,10 @@ from pgflowd.core.payloads import Payloads
 from pgflowd.core.redact import one_line
 from pgflowd.core.text import counted
 from pgflowd.core.timeline import mark, sent_before, unsent
-from pgflowd.web.fragments import FRAGMENT, Change, event
 from pgflowd.web.guard import as_json, error_response
 from pgflowd.web.rendering import View
 from pgflowd.web.request_checks import NotLoggedIn, Refused
-from pgflowd.web.watcher import Open, Tab, WatchedPage, WatchedRun, Watcher
+from pgflowd.web.watcher import FRAGMENT, Change, Open, Tab, WatchedPage, WatchedRun, Watcher, event
 
 HEARTBEAT_S = 15.0
 SEND_S = 20.0

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.statuses import RunStatus
-from pgflowd.web.fragments import Fragments, Numbers, OutputLines, event
-from pgflowd.web.watcher import ReadingTimes
+from pgflowd.web.watcher import Fragments, Numbers, OutputLines, ReadingTimes, event
 
 
 def test_a_tab_gets_the_newest_version_of_what_has_changed_and_what_is_gone():

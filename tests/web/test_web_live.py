@@ -128,7 +128,7 @@ def test_the_end_of_a_run_is_announced_once(web, shop):
 
 
 def test_lines_of_handlers_are_sent_and_a_gap_is_told(web, shop, monkeypatch):
-    monkeypatch.setattr("pgflowd.web.fragments.MAX_LINES", 5)
+    monkeypatch.setattr("pgflowd.web.watcher.MAX_LINES", 5)
     run = shop.start()
 
     def printed(numbers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -396,23 +396,14 @@ def _show_value(request: PageRequest) -> list[str]:
     return ["runs", "show", request.path["run"][-8:], f"--{request.word('what') or 'output'}"]
 
 
-def _view(
-    template: str,
-    read: Callable[[PageRequest], Any],
-    prints: str | Callable[[PageRequest], Sequence[str]],
-    *parameters: str,
-) -> Page:
-    """A view of a run, with the parameters that its address may have."""
-    return Page("/runs/{run}", template, read, prints, others=frozenset({"view", *parameters}))
-
-
-_VIEWS = {
-    "timeline": _view("run_timeline.html", run_timeline, _log, "before"),
-    "attempts": _view("run_attempts.html", run_attempts, "runs show {run} --attempts"),
-    "output": _view("run_output.html", run_output, "runs output {run}", "step"),
-    "values": _view(
-        "run_values.html", run_values, _show_value, "step", "task", "what", "path", "start"
-    ),
+_VIEWS = {  # a view of a run, with the parameters that its address may have
+    name: Page("/runs/{run}", f"run_{name}.html", read, prints, others=frozenset({"view", *others}))
+    for name, read, prints, others in (
+        ("timeline", run_timeline, _log, ("before",)),
+        ("attempts", run_attempts, "runs show {run} --attempts", ()),
+        ("output", run_output, "runs output {run}", ("step",)),
+        ("values", run_values, _show_value, ("step", "task", "what", "path", "start")),
+    )
 }
 
 PAGES = (
@@ -421,7 +412,10 @@ PAGES = (
         options=("flow", "status", "label", "since", "until", "text", "after"),
         lists=frozenset({"status"}), with_rows=with_rows,
     ),
-    replace(_view("run.html", run_page, "runs show {run} --tree", "step"), views=_VIEWS),
+    Page(
+        "/runs/{run}", "run.html", run_page, "runs show {run} --tree",
+        others=frozenset({"view", "step"}), views=_VIEWS,
+    ),
     Page(
         "/runs/{run}/steps/{step}", "step.html", step_tasks, "runs tasks {run} {step}",
         options=("status", "after"), others=frozenset({"task"}), lists=frozenset({"status"}),
