@@ -91,7 +91,18 @@ def check(app: App, offline: bool, strict: bool) -> None:
     problems += discovered.problems
     if not any(problem.code in INCOMPLETE for problem in discovered.problems):
         problems += unserved(settings, discovered.slugs)
-    flows = [_entry(flow) for flow in discovered.flows]
+    flows: list[CheckedFlow] = [
+        {
+            "flow": flow.slug,
+            "entry": flow.entry,
+            "place": flow.place,
+            "database": None,
+            "undo": undoable(flow.shape or {}),
+            "undoes": flow.undoes,
+            "schedules": _schedules(flow),
+        }
+        for flow in discovered.flows
+    ]
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
@@ -112,19 +123,6 @@ def check(app: App, offline: bool, strict: bool) -> None:
         app.exit(ExitCode.NO)
 
 
-def _entry(flow: DiscoveredFlow) -> CheckedFlow:
-    """What `--json` has of a flow, before the database is asked."""
-    return {
-        "flow": flow.slug,
-        "entry": flow.entry,
-        "place": flow.place,
-        "database": None,
-        "undo": undoable(flow.shape or {}),
-        "undoes": flow.undoes,
-        "schedules": _schedules(flow),
-    }
-
-
 def _in_database(
     app: App,
     discovered: Discovered,
@@ -132,10 +130,22 @@ def _in_database(
     connections: CheckedConnections,
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
+    from pgflowd.db.query import fetch_value
+
     try:
         with database(app, any_schema=True) as conn:
             server = execute(conn, db.daemons.server_connections(is_ours=False))
-            if problem := _too_few(app, server, connections):
+            name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
+            held, handlers = server.held_by_daemon(name), connections["handlers"] or 0
+            daemon = connections["daemon"] or 0
+            if not setting:
+                daemon = min(daemon, server_connections.automatic_budget(server.left + held))
+            others = server.allowed - server.left - held
+            connections["daemon"], connections["others"] = daemon, others
+            connections["server"] = server.allowed
+            if problem := server_connections.shortage(
+                server, daemon=daemon, held=held, handlers=handlers
+            ):
                 yield problem
             problem = db.schema.status(conn).problem
             if problem is not None:
@@ -153,34 +163,12 @@ def _in_database(
             for flow in discovered.flows:
                 yield from _of_other_runtimes(app, flow, workers)
             yield from _of_schedules(conn, discovered)
-            yield from _of_traces(app, conn)
+            history = "select pgflowd.setting('history') #>> '{}'"
+            if app.settings.telemetry.is_on and fetch_value(conn, history) == "off":
+                text = "[telemetry] traces is on, and history is off: there are no spans of tasks"
+                yield Problem("W333", text, PLACE, "run `pgflowd db set history failures`")
     except PgflowdError as error:
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
-
-
-def _too_few(
-    app: App, server: server_connections.ServerConnections, connections: CheckedConnections
-) -> Problem | None:
-    """A warning if the server allows less than daemon, handlers and others need."""
-    name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
-    held, handlers = server.held_by_daemon(name), connections["handlers"] or 0
-    daemon = connections["daemon"] or 0
-    if not setting:
-        daemon = min(daemon, server_connections.automatic_budget(server.left + held))
-    others = server.allowed - server.left - held
-    connections["daemon"], connections["others"] = daemon, others
-    connections["server"] = server.allowed
-    return server_connections.shortage(server, daemon=daemon, held=held, handlers=handlers)
-
-
-def _of_traces(app: App, conn: psycopg.Connection[Any]) -> Iterator[Problem]:
-    """A warning if there is nothing that spans could be made of."""
-    from pgflowd.db.query import fetch_value
-
-    history = "select pgflowd.setting('history') #>> '{}'"
-    if app.settings.telemetry.is_on and fetch_value(conn, history) == "off":
-        text = "[telemetry] traces is on, and history is off: there are no spans of tasks"
-        yield Problem("W333", text, PLACE, "run `pgflowd db set history failures`")
 
 
 def _compared(

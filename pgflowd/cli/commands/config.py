@@ -58,7 +58,17 @@ def show(app: App, origin: bool) -> None:
     """
     found = list(rows(app.settings))
     file = app.settings.file
-    lines = [*([f"# {file}"] if file else []), *_toml(found, origin)]
+    keys = max(len(row.key) for row in found)
+    texts = [f"{row.key:<{keys}} = {toml_value(row.value)}" for row in found]
+    column = min(max(map(len, texts)), keys + 40)
+    lines: list[str] = []
+    section: tuple[str, ...] = ()
+    for row, text in zip(found, texts, strict=True):
+        if row.section != section:
+            section = row.section
+            lines += ["", f"[{'.'.join(map(toml_key, section))}]"] if lines else [f"[{section[0]}]"]
+        lines.append(f"{text:<{column}}  # {row.origin}" if origin else text)
+    lines = [*([f"# {file}"] if file else []), *lines]
     app.print_result("\n".join(lines), ShownConfig(file=file, settings=_nested(found, origin)))
 
 
@@ -94,20 +104,6 @@ def env(app: App) -> None:
     rows = [(each.name, f"{each.section}.{each.key}", toml_value(each.default)) for each in listed]
     table = app.out.table(("VARIABLE", "KEY", "DEFAULT"), rows, losing=("DEFAULT", "KEY"))
     app.print_result(table, Variables(variables=listed))
-
-
-def _toml(found: list[Row], origin: bool) -> list[str]:
-    keys = max(len(row.key) for row in found)
-    texts = [f"{row.key:<{keys}} = {toml_value(row.value)}" for row in found]
-    column = min(max(map(len, texts)), keys + 40)
-    lines: list[str] = []
-    section: tuple[str, ...] = ()
-    for row, text in zip(found, texts, strict=True):
-        if row.section != section:
-            section = row.section
-            lines += ["", f"[{'.'.join(map(toml_key, section))}]"] if lines else [f"[{section[0]}]"]
-        lines.append(f"{text:<{column}}  # {row.origin}" if origin else text)
-    return lines
 
 
 def _nested(found: list[Row], origin: bool) -> dict[str, Any]:

@@ -347,21 +347,6 @@ def tree(app: App) -> None:
 
 def _show_database(app: App) -> None:
     """Print facts from the database."""
-    document = _without_daemon(app)
-    if app.json:
-        app.print_document(document)
-        return
-    app.note(f"no daemon is running at {daemon_client.socket_path(app)}; this is from the database")
-    if elsewhere := daemon_client.ask_elsewhere(app):
-        app.note(elsewhere)
-    database = document["database"]
-    app.print("\n".join(daemon_view.database_lines(database, app.out)))
-    if flows := document["flows"]:
-        app.print_lines(list_lines(app.out, FlowStatus, flows, "slug queued waiting"))
-    app.print_lines(daemon_view.problem_lines(document["problems"], app.out))
-
-
-def _without_daemon(app: App) -> dict[str, Any]:
     database: dict[str, Any] = {
         "state": DatabaseState.DOWN, "server": None, "place": None, "schema": None
     }  # fmt: skip
@@ -384,4 +369,15 @@ def _without_daemon(app: App) -> dict[str, Any]:
             {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
             for each in error.problems
         ]
-    return status_without_daemon(app.settings.pgflowd.name, database, queues, waits, problems)
+    document = status_without_daemon(app.settings.pgflowd.name, database, queues, waits, problems)
+    if app.json:
+        app.print_document(document)
+        return
+    app.note(f"no daemon is running at {daemon_client.socket_path(app)}; this is from the database")
+    if elsewhere := daemon_client.ask_elsewhere(app):
+        app.note(elsewhere)
+    database = document["database"]
+    app.print("\n".join(daemon_view.database_lines(database, app.out)))
+    if flows := document["flows"]:
+        app.print_lines(list_lines(app.out, FlowStatus, flows, "slug queued waiting"))
+    app.print_lines(daemon_view.problem_lines(document["problems"], app.out))

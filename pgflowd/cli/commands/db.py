@@ -73,7 +73,22 @@ def status(app: App) -> None:
     with open_connection(app) as conn:
         found = stored.schema.status(conn)
     lines = [f"{name:<10}{value}" for name, value in _status_lines(found)]
-    app.print_result("\n".join(lines), _shown(app, found))
+    record = found.state.record
+    app.print_result(
+        "\n".join(lines),
+        {
+            "server": found.state.server,
+            "pgmq": found.state.pgmq,
+            "core": found.core.edition,
+            "version": found.state.version,
+            "needed": found.needed,
+            "release": record.release,
+            "applied_at": record.applied_at,
+            "applied_by": record.applied_by,
+            "functions_differ": found.functions_differ,
+            "problem": problem_json(app, found.problem) if found.problem else None,
+        },
+    )
     if found.problem:
         if not app.json:
             print_problems(app, [found.problem])
@@ -187,22 +202,6 @@ def set_(app: App, name: str, value: str) -> None:
 
 def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _shown(app: App, found: SchemaStatus) -> ShownSchema:
-    record = found.state.record
-    return {
-        "server": found.state.server,
-        "pgmq": found.state.pgmq,
-        "core": found.core.edition,
-        "version": found.state.version,
-        "needed": found.needed,
-        "release": record.release,
-        "applied_at": record.applied_at,
-        "applied_by": record.applied_by,
-        "functions_differ": found.functions_differ,
-        "problem": problem_json(app, found.problem) if found.problem else None,
-    }
 
 
 def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:

@@ -55,16 +55,17 @@ class FoundTexts(TypedDict):
     ]
 
 
-def _contents() -> documentation.TableOfContents:
-    return documentation.TableOfContents(page_text(documentation.INDEX))
-
-
 @click.command(cls=Command, prints={"": ListedParts | ShownPage | FoundTexts, "--schema": None})
 @click.argument(
     "topic",
     nargs=-1,
     metavar="[TOPIC | WORDS]",
-    shell_complete=completing(lambda: ((page.topic, page.title) for page in _contents().pages)),
+    shell_complete=completing(
+        lambda: (
+            (page.topic, page.title)
+            for page in documentation.TableOfContents(page_text(documentation.INDEX)).pages
+        )
+    ),
 )
 @click.option(
     "--schema", metavar="[NAME]", is_flag=False, flag_value="",
@@ -83,7 +84,19 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
              pgflowd docs --schema runs-list
     """
     if schema is not None:
-        _show_schema(app, " ".join([schema, *topic]).strip().replace(" ", "-"))
+        from pgflowd.core.documents.schema import schema_of
+
+        name = " ".join([schema, *topic]).strip().replace(" ", "-")
+        known = documents()
+        if name in known:
+            app.print_json(schema_of(known[name]))
+        elif name:
+            remedy = did_you_mean(name, known) or f"these are: {', '.join(known)}"
+            raise NothingFound(f"there is no document '{one_line(name, 60)}'; {remedy}")
+        elif app.json:
+            app.print_json(list(known))
+        else:
+            app.print("\n".join(known))
         return
     contents, words = (
         documentation.TableOfContents(page_text(documentation.INDEX)),
@@ -99,38 +112,22 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
         document = ShownPage(topic=page.topic, title=page.title, part=part, text=text)
         app.print_result(lambda: show_page(text, app.out), document)
     else:
-        _show_found(app, contents, words)
-
-
-def _show_schema(app: App, name: str) -> None:
-    """Of a document; without a name those that there are."""
-    from pgflowd.core.documents.schema import schema_of
-
-    known = documents()
-    if name in known:
-        app.print_json(schema_of(known[name]))
-    elif name:
-        remedy = did_you_mean(name, known) or f"these are: {', '.join(known)}"
-        raise NothingFound(f"there is no document '{one_line(name, 60)}'; {remedy}")
-    elif app.json:
-        app.print_json(list(known))
-    else:
-        app.print("\n".join(known))
-
-
-def _show_found(app: App, contents: documentation.TableOfContents, words: str) -> None:
-    if words.upper() in TITLES:
-        raise NothingFound(f"`pgflowd explain {words.upper()}` shows the page of a code")
-    found = documentation.found_in([(page, page_text(page.path)) for page in contents.pages], words)
-    if not found:
-        shown, nearest = one_line(words, 60), contents.nearest(words)
-        if nearest:
-            listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
-            raise NothingFound(f"there is no topic '{shown}'; the nearest are {listed}")
-        raise NothingFound(f"no page has '{shown}'; `pgflowd docs` lists all pages")
-    app.print_result(lambda: show(found_lines(found, app.out), app.out), FoundTexts(found=found))
-    seeks = "`pgflowd explain WORDS` seeks in those about codes"
-    app.note(f"`pgflowd docs TOPIC` shows a page, {seeks}")
+        if words.upper() in TITLES:
+            raise NothingFound(f"`pgflowd explain {words.upper()}` shows the page of a code")
+        found = documentation.found_in(
+            [(page, page_text(page.path)) for page in contents.pages], words
+        )
+        if not found:
+            shown, nearest = one_line(words, 60), contents.nearest(words)
+            if nearest:
+                listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
+                raise NothingFound(f"there is no topic '{shown}'; the nearest are {listed}")
+            raise NothingFound(f"no page has '{shown}'; `pgflowd docs` lists all pages")
+        app.print_result(
+            lambda: show(found_lines(found, app.out), app.out), FoundTexts(found=found)
+        )
+        seeks = "`pgflowd explain WORDS` seeks in those about codes"
+        app.note(f"`pgflowd docs TOPIC` shows a page, {seeks}")
 
 
 class Codes(TypedDict):

@@ -66,32 +66,28 @@ def _findings(
     app: App, sections: Collection[str], for_user: bool, *, is_asked: bool
 ) -> Iterator[Finding]:
     if sections != (Section.SYSTEMD,):
-        yield from _of_the_database(app, sections)
+        import psycopg
+
+        settings = app.settings
+        request = db.doctor.DoctorRequest(
+            settings.recovery.stale_threshold_s,
+            bool(settings.database.listen_url),
+            settings.pgflowd.name,
+            settings.database.max_connections,
+        )
+        libpq = psycopg.pq.version_pretty(psycopg.pq.version())
+        python = platform.python_version()
+        versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
+        with database(app, any_schema=True) as conn:
+            if Section.SCHEMA in sections:
+                yield Finding(FindingState.OK, versions, section=Section.SCHEMA, check="pgflowd")
+            yield from db.doctor.examine(conn, request, sections)
     if Section.SYSTEMD in sections:
         from pgflowd.host.systemd import examine_units, unit_files
 
         files = unit_files(for_user=for_user, environ=os.environ)
         if is_asked or any(file.installed is not None for file in files):
             yield from examine_units(files, app.settings, for_user=for_user)
-
-
-def _of_the_database(app: App, sections: Collection[str]) -> Iterator[Finding]:
-    import psycopg
-
-    settings = app.settings
-    request = db.doctor.DoctorRequest(
-        settings.recovery.stale_threshold_s,
-        bool(settings.database.listen_url),
-        settings.pgflowd.name,
-        settings.database.max_connections,
-    )
-    libpq = psycopg.pq.version_pretty(psycopg.pq.version())
-    python = platform.python_version()
-    versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
-    with database(app, any_schema=True) as conn:
-        if Section.SCHEMA in sections:
-            yield Finding(FindingState.OK, versions, section=Section.SCHEMA, check="pgflowd")
-        yield from db.doctor.examine(conn, request, sections)
 
 
 def _print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:

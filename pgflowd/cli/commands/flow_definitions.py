@@ -28,7 +28,6 @@ from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, Unkno
 
 if TYPE_CHECKING:
     from pgflowd.db.definitions import Connection
-    from pgflowd.db.flows import Deployed
     from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
 
 
@@ -139,7 +138,11 @@ def deploy(
              pgflowd flows deploy analyze_website --yes --code 8f3a2c1
              pgflowd flows deploy analyze_website --sql | psql -1 mydb
     """
-    chosen = _chosen(app, flow)
+    discovered = flows_in_code(app)
+    chosen = [flow_in_code(discovered, slug) for slug in dict.fromkeys(flow)]
+    if not chosen:
+        _raise_errors(discovered.problems)
+    chosen = discovered.with_undo_flows(chosen or discovered.flows)
     if as_sql:
         texts = {
             one.slug: db.flows.script(one.slug, one.shape or {}, one.place, may_change=yes)
@@ -157,20 +160,21 @@ def deploy(
                 conn, one.slug, shape, take_code=take_code, may_change=may_change, code=code
             )
             warnings.extend(done.warnings)
-            return _told(one.slug, width, done, is_version=may_change)
+            slug = one.slug
+            result: Literal["created", "changed", "unchanged", "versioned", "current"]
+            result = "created" if done.is_new else "changed" if done.changes else "unchanged"
+            text = f"{slug:<{width}}  {result}"
+            if may_change:
+                result = "versioned" if done.is_new else "current"
+                text = f"{slug:<{width}}  starts go to {done.flow_slug} now"
+            lines = [text, *(f"{'':<{width}}  {change}" for change in done.changes)]
+            return "\n".join(lines), DeployedFlow(
+                flow=slug, result=result, changes=done.changes, version=done.flow_slug
+            )
 
         print_each(app, "flows", results_of(chosen, one_deployed))
     if warnings:
         print_problems(app, warnings)
-
-
-def _chosen(app: App, slugs: Sequence[str]) -> list[DiscoveredFlow]:
-    """These flows of the code, or all, each with the flow that undoes its runs."""
-    discovered = flows_in_code(app)
-    chosen = [flow_in_code(discovered, slug) for slug in dict.fromkeys(slugs)]
-    if not chosen:
-        _raise_errors(discovered.problems)
-    return discovered.with_undo_flows(chosen or discovered.flows)
 
 
 def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) -> bool:
@@ -193,20 +197,6 @@ def _may_change(app: App, conn: Connection, flow: DiscoveredFlow, *, yes: bool) 
         remedy = f"`pgflowd flows deploy {flow.slug} --yes` does it"
         raise DatabaseError(str(error), code="E306", next=remedy) from error
     return True
-
-
-def _told(slug: str, width: int, done: Deployed, *, is_version: bool) -> tuple[str, DeployedFlow]:
-    """What a deployment has done, as text and as document."""
-    result: Literal["created", "changed", "unchanged", "versioned", "current"]
-    result = "created" if done.is_new else "changed" if done.changes else "unchanged"
-    text = f"{slug:<{width}}  {result}"
-    if is_version:
-        result = "versioned" if done.is_new else "current"
-        text = f"{slug:<{width}}  starts go to {done.flow_slug} now"
-    lines = [text, *(f"{'':<{width}}  {change}" for change in done.changes)]
-    return "\n".join(lines), DeployedFlow(
-        flow=slug, result=result, changes=done.changes, version=done.flow_slug
-    )
 
 
 @click.command(cls=Command, prints=CurrentFlow)

@@ -249,9 +249,33 @@ def output(
             return
         writer, now = TimelineWriter(app), time_of(conn)
         for each in found:
-            _print_kept(app, writer, details, each, now)
+            if not app.json:
+                ended = f"{each.outcome.replace('_', ' ')} {ago(each.ended_at, now)}"
+                name = f"{each.step_slug}#{each.task_index}, attempt {each.attempt}, {ended}"
+                if each.lines is None:
+                    name += ": its worker died, and what it had printed with it"
+                elif each.is_cut:
+                    name += "; earlier lines are not kept"
+                app.note(name)
+            for line in each.lines or ():
+                document = {
+                    "step_slug": each.step_slug,
+                    "task_index": each.task_index,
+                    "attempt": each.attempt,
+                    "stream": line.stream,
+                    "level": line.level,
+                    "text": line.text,
+                    "time": (each.started_at + timedelta(seconds=line.since_s)).isoformat(),
+                }
+                writer.write(output_entry(details, document))
         if not found and not follow:
-            _note_nothing(app, details)
+            kept = "attempts that fail keep what they print, and those that complete with"
+            text = f'nothing is kept: {kept} [worker] keep_output = "all"'
+            app.print(app.out.folded(text))
+            if not details.has_ended:
+                app.note(
+                    f"`pgflowd runs output {short_id(details.run_id)} --follow` shows what comes"
+                )
         if follower:
             asked = (step, task, attempt)
             for entry in entries_of(app, conn, follower):
@@ -260,42 +284,6 @@ def output(
                     writer.write(entry)
             if follower.ended[run_id].status is not RunStatus.COMPLETED:
                 app.exit(ExitCode.NO)
-
-
-def _print_kept(
-    app: App, writer: TimelineWriter, run: RunWithStates, one: AttemptOutput, now: datetime
-) -> None:
-    """The lines of an attempt, and what it is."""
-    if not app.json:
-        ended = f"{one.outcome.replace('_', ' ')} {ago(one.ended_at, now)}"
-        name = f"{one.step_slug}#{one.task_index}, attempt {one.attempt}, {ended}"
-        if one.lines is None:
-            name += ": its worker died, and what it had printed with it"
-        elif one.is_cut:
-            name += "; earlier lines are not kept"
-        app.note(name)
-    for line in one.lines or ():
-        document = {
-            "step_slug": one.step_slug,
-            "task_index": one.task_index,
-            "attempt": one.attempt,
-            "stream": line.stream,
-            "level": line.level,
-            "text": line.text,
-            "time": (one.started_at + timedelta(seconds=line.since_s)).isoformat(),
-        }
-        writer.write(output_entry(run, document))
-
-
-def _note_nothing(app: App, run: RunWithStates) -> None:
-    app.print(
-        app.out.folded(
-            "nothing is kept: attempts that fail keep what they print, and those that complete with"
-            ' [worker] keep_output = "all"'
-        )
-    )
-    if not run.has_ended:
-        app.note(f"`pgflowd runs output {short_id(run.run_id)} --follow` shows what comes")
 
 
 # of commands that follow runs, or wait for them

@@ -96,7 +96,14 @@ def _of_many(verb: Verb[Any]) -> Command:
         if then_follow and has_filters:
             raise click.UsageError("--follow needs runs that are named")
         if then_follow:
-            _change_and_follow(app, verb, words, change)
+            with database(app, listening=True) as conn:
+                run_ids = find_runs(conn, words)
+                follower = follower_of(conn, run_ids, with_output=True)
+                perform(conn, follower.skip())
+                for run_id in run_ids:
+                    line, _ = change(conn, run_id)
+                    app.note(line)
+                print_events(app, conn, follower, good=verb.good)
             return
         if bool(words) == has_filters:
             text = "name runs, or choose them by --flow, --status, --since or --label"
@@ -104,13 +111,25 @@ def _of_many(verb: Verb[Any]) -> Command:
         of_flags = (each.of for each in verb.arguments if each.of and given[each.name])
         usual = next(of_flags, verb.chosen or verb.allowed)
         with database(app) as conn:
-            found = find_runs(conn, words) if words else _matching(conn, usual, **filters)
+            if words:
+                found = find_runs(conn, words)
+            else:  # in the order in which their locks are taken
+                flow, statuses, since_s, labels = filters.values()
+                wanted = labels_json(dict(labels))
+                listing = db.runs.list_runs(flow, statuses or usual, since_s, MAX_RUNS, wanted)
+                found = sorted(run.run_id for run in execute(conn, listing))
+                if not found:
+                    require_flow(conn, flow)
             if found and (has_filters or verb.asks):
                 app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=is_sure)
             if not found:
                 app.note("there are no such runs")
             of_one = partial(change, conn)
-            results = results_of(found, of_one) if words else _of_chosen(conn, found, of_one)
+            results = (
+                results_of(found, of_one)
+                if words
+                else (result for _, result in db.runs.change_many(conn, found, of_one))
+            )
             print_each(app, "runs", results)
 
     follow = click.Option(["--follow", "then_follow"], is_flag=True, help=verb.follow)
@@ -140,41 +159,6 @@ def _change(
     if verb.leads_to and answer.status not in verb.leads_to:
         return f"run {run_id} is {answer.status.replace('_', ' ')} already", answer
     return f"run {run_id} {verb.done}", answer
-
-
-def _change_and_follow(app: App, verb: Verb[Any], words: Sequence[str], change: Change) -> None:
-    """Change the runs that are named, and print what happens in them from then on."""
-    with database(app, listening=True) as conn:
-        run_ids = find_runs(conn, words)
-        follower = follower_of(conn, run_ids, with_output=True)
-        perform(conn, follower.skip())
-        for run_id in run_ids:
-            line, _ = change(conn, run_id)
-            app.note(line)
-        print_events(app, conn, follower, good=verb.good)
-
-
-def _matching(
-    conn: psycopg.Connection[Any],
-    usual: Sequence[str],
-    flow: str | None,
-    statuses: Sequence[str],
-    since_s: float | None,
-    labels: Sequence[tuple[str, str]],
-) -> list[UUID]:
-    """The runs that fit the filters, in the order in which their locks are taken."""
-    wanted = labels_json(dict(labels))
-    found = execute(conn, db.runs.list_runs(flow, statuses or usual, since_s, MAX_RUNS, wanted))
-    if not found:
-        require_flow(conn, flow)
-    return sorted(run.run_id for run in found)
-
-
-def _of_chosen(
-    conn: psycopg.Connection[Any], run_ids: Sequence[UUID], change: Callable[[UUID], Done]
-) -> Iterator[Done | PgflowdError]:
-    """Change runs, fifty in a transaction; what became of them comes when it is committed."""
-    return (result for _, result in db.runs.change_many(conn, run_ids, change))
 
 
 MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
@@ -382,19 +366,14 @@ def _send(
         document = UnreadSignal(signal_id=sent.signal_id, run_id=run_id)
         app.print_result(f"signal sent to run {short_id(run_id)}", document)
         return
-    app.print_result(_became(found, sent, answer), found)
-
-
-def _became(signal: ListedSignal, sent: SignalReceipt, answer: str) -> str:
-    """What became of a signal, or of an answer."""
-    name, run = one_line(signal.name, 60), f"run {short_id(signal.run_id)}"
-    if answer and signal.step_slug:
-        return f"{answer} {name} of {run}"
-    what = f"{answer} {name} of {run}" if answer else f"signal {name} for {run}"
-    was_sent = "" if signal.sent_at == sent.at else "sent before, "
-    if signal.step_slug:
-        return f"{what}: {was_sent}given to {signal.receiver}"
-    return f"{what}: {was_sent}kept until a task waits for it"
+    name, run = one_line(found.name, 60), f"run {short_id(found.run_id)}"
+    text = f"{answer} {name} of {run}" if answer else f"signal {name} for {run}"
+    if not (answer and found.step_slug):
+        became = (
+            f"given to {found.receiver}" if found.step_slug else "kept until a task waits for it"
+        )
+        text += f": {'' if found.sent_at == sent.at else 'sent before, '}{became}"
+    app.print_result(text, found)
 
 
 def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:

@@ -165,7 +165,17 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
     if app.json:
         app.print_document(ClaimedTask(task=task))
     elif task is not None:
-        _print_claimed(app, task, actor)
+        name = task_name(*task.key)
+        until = f"{task.lease_until.astimezone():%Y-%m-%d %H:%M}"
+        app.print(f"{name}  token {task.token}  until {until}")
+        for label, value in (("run", task.flow_input), ("input", task.input)):
+            if value not in (None, {}):
+                app.print(f"  {label:5}  {app.out.shown(app.hide(brief(value, 1000)))}")
+        by = f" --as {shlex.quote(actor)}" if actor else ""
+        app.hint([
+            (f"pgflowd tasks complete {name} OUTPUT{by}", "OUTPUT is JSON"),
+            (f"pgflowd tasks release {name}{by}", "give it back"),
+        ])  # fmt: skip
     if task is None:
         able = f" that needs {', '.join(caps)}" if caps else ""
         of_flow, option = (f" of {flow}", f" --flow {flow}") if flow else ("", "")
@@ -176,20 +186,6 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
 def _check_lease(lease_s: float) -> None:
     if not 0 < lease_s <= verbs.MAX_LEASE_S:
         raise click.UsageError("--lease is more than nothing and 30d at most")
-
-
-def _print_claimed(app: App, task: HeldTask, actor: str | None) -> None:
-    name = task_name(*task.key)
-    until = f"{task.lease_until.astimezone():%Y-%m-%d %H:%M}"
-    app.print(f"{name}  token {task.token}  until {until}")
-    for label, value in (("run", task.flow_input), ("input", task.input)):
-        if value not in (None, {}):
-            app.print(f"  {label:5}  {app.out.shown(app.hide(brief(value, 1000)))}")
-    by = f" --as {shlex.quote(actor)}" if actor else ""
-    app.hint([
-        (f"pgflowd tasks complete {name} OUTPUT{by}", "OUTPUT is JSON"),
-        (f"pgflowd tasks release {name}{by}", "give it back"),
-    ])  # fmt: skip
 
 
 @tasks.command(prints=ExtendedTask)

@@ -182,9 +182,24 @@ def dev_database(
 ) -> Iterator[DevDatabase]:
     """The database that --database-url names, or else one of an embedded server."""
     if app.flag_database_url is None:
-        with _embedded_server(root, port, ephemeral=ephemeral, reset=reset) as postgres:
-            kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
-            yield _installed(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
+        unset_libpq_variables()
+        (root / ".pgflowd").mkdir(exist_ok=True)
+        directory = root / ".pgflowd" / "pg"
+        kept = "kept; --ephemeral deletes it"
+        if ephemeral:
+            directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
+            kept = "deleted at the end"
+        elif reset and not EmbeddedPostgres(directory).discard():
+            raise DevAlreadyRunning(str(root))
+        try:
+            with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
+                if port and postgres.port != port:
+                    text = f"PostgreSQL already runs here on port {postgres.port}"
+                    raise click.UsageError(f"{text}; stop it, or omit --port")
+                yield _installed(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
+        finally:
+            if ephemeral:
+                shutil.rmtree(directory, ignore_errors=True)
     elif port or ephemeral or reset:
         text = "--port, --ephemeral and --reset are for dev's own PostgreSQL, not --database-url"
         raise click.UsageError(text)
@@ -197,28 +212,6 @@ def _installed(url: str, about: str) -> DevDatabase:
         schema.install(connection)
         version = connection.info.server_version
     return DevDatabase(url, f"{version // 10_000}.{version % 10_000}", about)
-
-
-@contextmanager
-def _embedded_server(
-    root: Path, port: int | None, *, ephemeral: bool, reset: bool
-) -> Iterator[EmbeddedPostgres]:
-    unset_libpq_variables()
-    (root / ".pgflowd").mkdir(exist_ok=True)
-    directory = root / ".pgflowd" / "pg"
-    if ephemeral:
-        directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
-    elif reset and not EmbeddedPostgres(directory).discard():
-        raise DevAlreadyRunning(str(root))
-    try:
-        with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
-            if port and postgres.port != port:
-                text = f"PostgreSQL already runs here on port {postgres.port}"
-                raise click.UsageError(f"{text}; stop it, or omit --port")
-            yield postgres
-    finally:
-        if ephemeral:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 class Project:
@@ -346,13 +339,25 @@ def watched(root: Path) -> Iterator[Changes]:
     that changed, none after half a second without a change, and raises the error that ended the
     thread, such as too few inotify watches.
     """
-    found: Queue[list[str] | Exception] = Queue()
+    from watchfiles import DefaultFilter, watch
+
+    found: Queue[list[str] | Exception] = Queue()  # nothing each time without a change
     end = Event()
 
-    def watch() -> None:
+    class Ours(DefaultFilter):
+        def __call__(self, change: Any, path: str) -> bool:
+            inner = Path(path).relative_to(root)
+            return (
+                inner.suffix in _SUFFIXES
+                and not _UNWATCHED.intersection(inner.parts)
+                and super().__call__(change, path)
+            )
+
+    def watch_files() -> None:
+        options: dict[str, Any] = {"rust_timeout": POLL_MS, "yield_on_timeout": True}
         try:
-            for changed in _changes(root, end):
-                found.put(changed)
+            for each in watch(root, watch_filter=Ours(), stop_event=end, **options):
+                found.put(sorted({str(Path(path).relative_to(root)) for _, path in each}))
         except Exception as error:
             found.put(error)
 
@@ -365,7 +370,7 @@ def watched(root: Path) -> Iterator[Changes]:
             raise changed
         return changed
 
-    thread = Thread(target=watch, daemon=True)
+    thread = Thread(target=watch_files, daemon=True)
     thread.start()
     found.put(found.get())  # it watches now, so that no later change is missed
     try:
@@ -378,24 +383,6 @@ def watched(root: Path) -> Iterator[Changes]:
 def _flows_served(status: dict[str, Any]) -> list[str]:
     served = (ChildState.UP, ChildState.ASLEEP)
     return [flow["slug"] for flow in status["flows"] if flow["state"] in served]
-
-
-def _changes(root: Path, end: Event) -> Iterator[list[str]]:
-    """Yield lists of changed files; an empty list after each time without a change."""
-    from watchfiles import DefaultFilter, watch
-
-    class Ours(DefaultFilter):
-        def __call__(self, change: Any, path: str) -> bool:
-            inner = Path(path).relative_to(root)
-            return (
-                inner.suffix in _SUFFIXES
-                and not _UNWATCHED.intersection(inner.parts)
-                and super().__call__(change, path)
-            )
-
-    options: dict[str, Any] = {"rust_timeout": POLL_MS, "yield_on_timeout": True}
-    for changes in watch(root, watch_filter=Ours(), stop_event=end, **options):
-        yield sorted({str(Path(path).relative_to(root)) for _, path in changes})
 
 
 def _listed(files: list[str]) -> str:
@@ -460,7 +447,14 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
         task = f"task {flow}/{_task(record)} {failed}{record.get('error') or ''}"
         return f"{code} {task}" if code else task
     if event in _RUN_EVENTS:
-        return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
+        word, took_s = RunStatus(event.partition(".")[2]), record.get("took_s")
+        ended = word.replace("_", " ")
+        if took_s is not None:
+            is_good = word in (RunStatus.COMPLETED, RunStatus.UNDONE)
+            ended += f" {'in' if is_good else 'after'} {duration(took_s)}"
+        if word is RunStatus.UNDO_FAILED:
+            ended += f": {record.get('error')}; {record.get('next')}"
+        return f"run {short_id(record.get('run', ''))} {flow} {ended}"
     if event == "flow.changed":  # in the database, by a worker that starts
         return f"{flow}: {record.get('text')}"
     if event == "listener.regained":
@@ -471,18 +465,13 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
     text = str(next(filter(None, map(record.get, ("error", "text", "reason"))), event))
     code = record.get("code")
     text = text.removeprefix(f"{code} ")
-    words = f"{f'{code} ' if code else ''}{_subject(record, text)}{text}"
+    subject, child = "", record.get("child")  # what it is about, unless its text names that
+    if flow:
+        subject = "" if text.startswith(f"{flow}:") else f"{_name(record)}: "
+    elif child and not text.startswith(f"{child} "):
+        subject = f"{child}: "
     remedy = f"; {record['next']}" if record.get("next") else ""
-    return where + words + remedy
-
-
-def _subject(record: dict[str, Any], text: str) -> str:
-    """The task, step, flow or child that a record is about, unless its text names that."""
-    flow = record.get("flow")
-    if not flow:
-        child = record.get("child")
-        return f"{child}: " if child and not text.startswith(f"{child} ") else ""
-    return "" if text.startswith(f"{flow}:") else f"{_name(record)}: "
+    return f"{where}{f'{code} ' if code else ''}{subject}{text}{remedy}"
 
 
 def _name(record: dict[str, Any]) -> str:
@@ -493,14 +482,3 @@ def _name(record: dict[str, Any]) -> str:
 
 def _task(record: dict[str, Any]) -> str:
     return str(record.get("task", "?")).removesuffix("#0")
-
-
-def _ended(event: str, record: dict[str, Any]) -> str:
-    word, took_s = RunStatus(event.partition(".")[2]), record.get("took_s")
-    text = word.replace("_", " ")
-    if took_s is not None:
-        is_good = word in (RunStatus.COMPLETED, RunStatus.UNDONE)
-        text += f" {'in' if is_good else 'after'} {duration(took_s)}"
-    if word is RunStatus.UNDO_FAILED:
-        text += f": {record.get('error')}; {record.get('next')}"
-    return text

@@ -82,7 +82,10 @@ def new(app: App, name: Path, template: str) -> None:
         return
     dot = " · " if app.out.unicode else ", "
     app.print(app.out.folded(f"  created {dot.join(files)}"))
-    _print_next_steps(app, name, TEMPLATES[template])
+    kind = TEMPLATES[template]
+    develop = f"cd {shlex.quote(str(name))} && pgflowd dev"
+    start = f"pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow"
+    app.hint([(develop, ""), (start, "there, in another terminal")])
 
 
 def _files(project: str, template: str) -> Iterator[tuple[str, str]]:
@@ -110,9 +113,3 @@ def _write(path: Path, text: str, on_error: ExitStack) -> None:
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _print_next_steps(app: App, directory: Path, kind: Template) -> None:
-    develop = f"cd {shlex.quote(str(directory))} && pgflowd dev"
-    start = f"pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow"
-    app.hint([(develop, ""), (start, "there, in another terminal")])

@@ -4,7 +4,7 @@ Shows flows on a terminal: lists, single ones, graphs, how the code differs, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,9 @@ from pgflowd.core.definition.options import (
     option_text,
     options_of,
 )
-from pgflowd.core.definition.shape import StepPlan, plan_of
+from pgflowd.core.definition.shape import plan_of
 from pgflowd.core.documents.flows import (
     FlowStats,
-    FlowWork,
     ListedFlow,
     ListedLimit,
     StepStats,
@@ -109,7 +108,12 @@ def print_flow(
 ) -> None:
     """A flow: its work, its graph, the options of its steps, and when its runs start."""
     undoes = [f"undoes runs of {flow.undoes}"] if flow.undoes else []
-    limits = _flow_options(shape.get("options") or {})
+    options = shape.get("options") or {}
+    limits = ", ".join(
+        f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
+        for each in options_of(Owner.FLOW)
+        if each.json_name in options or (each.json_name and not each.is_of_runs)
+    )
     is_asleep = flow.workers == 0 and flow.is_asleep
     workers = "asleep" if is_asleep else counted(flow.workers, "worker")
     waiting = f", {flow.waiting} waiting" if flow.waiting else ""
@@ -139,16 +143,6 @@ def print_flow(
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
     app.print_lines(map(app.out.folded, schedule_lines(app, schedules, now)))
-    _print_workers(app, flow, steps, workers_with_caps)
-
-
-def _print_workers(
-    app: App,
-    flow: ListedFlow,
-    steps: Iterable[StepPlan],
-    workers_with_caps: Sequence[WorkerCaps],
-) -> None:
-    """What the living workers of a flow have, and what is missing."""
     for worker in workers_with_caps:
         app.print(app.out.folded(f"worker {worker.name} has {', '.join(worker.caps)}"))
     for name in unserved_needs(steps, workers_with_caps):
@@ -156,14 +150,6 @@ def _print_workers(
         app.note(f"no living worker has {name}: add it to [worker] caps of one; people use {claim}")
     if not flow.is_watched:
         app.note("W311 its queue has no trigger, so workers poll; run `pgflowd flows deploy`")
-
-
-def _flow_options(options: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
-        for each in options_of(Owner.FLOW)
-        if each.json_name in options or (each.json_name and not each.is_of_runs)
-    )
 
 
 def print_limits(app: App, flow: str, limits: Sequence[ListedLimit], now: datetime) -> None:
@@ -244,7 +230,14 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
     for number, flow in enumerate(flows):
         if number:
             app.print("")
-        words = [flow.work.flow_slug, *_open_work(flow.work)]
+        work = flow.work
+        oldest = f", the oldest for {duration(work.oldest_ready_s)}" if work.oldest_ready_s else ""
+        waits = {kind: count for kind, count in sorted(work.waits.items()) if kind != QUARANTINED}
+        kinds = ", ".join(f"{count} {kind}" for kind, count in waits.items())
+        words = [work.flow_slug, f"{work.ready} ready{oldest}", f"{work.running} running"]
+        words += [f"{work.delayed} delayed"] if work.delayed else []
+        words += [f"{sum(waits.values())} waiting: {kinds}"] if waits else []
+        words += [f"{work.waits[QUARANTINED]} {QUARANTINED}"] if QUARANTINED in work.waits else []
         app.print_lines(app.out.wrapped("   ".join(words), head="", indent=3))
         rows = [replace(flow.runs, step_slug="runs")] if flow.runs else []
         if rows or flow.steps:
@@ -258,15 +251,3 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
             )
         else:
             app.print(f" nothing ended within {duration(flow.since_s)}")
-
-
-def _open_work(work: FlowWork) -> list[str]:
-    """The open work, as far as there is some."""
-    oldest = f", the oldest for {duration(work.oldest_ready_s)}" if work.oldest_ready_s else ""
-    waits = {kind: count for kind, count in sorted(work.waits.items()) if kind != QUARANTINED}
-    kinds = ", ".join(f"{count} {kind}" for kind, count in waits.items())
-    words = [f"{work.ready} ready{oldest}", f"{work.running} running"]
-    words += [f"{work.delayed} delayed"] if work.delayed else []
-    words += [f"{sum(waits.values())} waiting: {kinds}"] if waits else []
-    words += [f"{work.waits[QUARANTINED]} {QUARANTINED}"] if QUARANTINED in work.waits else []
-    return words

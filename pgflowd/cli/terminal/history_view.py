@@ -83,7 +83,14 @@ class TimelineWriter:
                 self._print(f"{self._head(entry)}{one_line(text)}")
             return
         elif entry.is_end:
-            self._write_end(entry)
+            status = _status_of(entry)
+            word = "in" if status in (RunStatus.COMPLETED, RunStatus.UNDONE) else "after"
+            text = f" {status.replace('_', ' ')} {word} {duration(entry.took_s or 0.0)}"
+            line = f"run {short_id(entry.run_id)}  {self.app.out.marked(status.mark, text)}"
+            if entry.error:  # whose other lines the step had
+                self._print_error(line, entry.error.partition("\n")[0])
+            else:
+                self._print_fitting(line, entry)
         elif self.app.verbose or not (entry.event == _STARTED or self._is_repeated(entry)):
             self._write_step(entry)
         self._last = entry
@@ -110,7 +117,14 @@ class TimelineWriter:
                 self._print(each)
         elif entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
-            self._print_calls(entry)
+            # where it failed in the user's code; if it did so before, only the last place
+            calls = last_calls(entry.traceback, entry.error or "")
+            key = (entry.flow, entry.step, *calls)
+            if key in self._shown_calls:
+                calls = [call._replace(code=None) for call in calls[-1:]]
+            self._shown_calls.add(key)
+            for line in call_lines(self.app, calls, self._indent):
+                self._print(line)
         else:
             self._print_fitting(line, entry)
 
@@ -143,16 +157,6 @@ class TimelineWriter:
         self._progress[attempt] = entry
         return True
 
-    def _write_end(self, entry: TimelineEntry) -> None:
-        status = _status_of(entry)
-        word = "in" if status in (RunStatus.COMPLETED, RunStatus.UNDONE) else "after"
-        text = f" {status.replace('_', ' ')} {word} {duration(entry.took_s or 0.0)}"
-        line = f"run {short_id(entry.run_id)}  {self.app.out.marked(status.mark, text)}"
-        if entry.error:  # whose other lines the step had
-            self._print_error(line, entry.error.partition("\n")[0])
-        else:
-            self._print_fitting(line, entry)
-
     def _head(self, entry: TimelineEntry) -> str:
         """The time and the step, with the index of a map's task."""
         slug = entry.step or ""
@@ -181,16 +185,6 @@ class TimelineWriter:
         for other in others:
             lines += screen.wrapped(other, head=" " * self._indent, indent=self._indent)
         for line in lines:
-            self._print(line)
-
-    def _print_calls(self, entry: TimelineEntry) -> None:
-        """Where it failed in the user's code; if it did so before, only the last place."""
-        calls = last_calls(entry.traceback, entry.error or "")
-        key = (entry.flow, entry.step, *calls)
-        if key in self._shown_calls:
-            calls = [call._replace(code=None) for call in calls[-1:]]
-        self._shown_calls.add(key)
-        for line in call_lines(self.app, calls, self._indent):
             self._print(line)
 
     @property
@@ -233,7 +227,11 @@ class LogWriter:
             return
         if "tasks" in event.detail:
             self._tasks[event.step] = event.detail["tasks"]
-        self._print(event.at, self._subject(event), *_told(event))
+        subject = event.step or "run"  # with the index of a task where there is more than one
+        if event.step and event.task is not None:
+            is_one_of_many = event.task or self._tasks.get(event.step, 1) > 1
+            subject += f"#{event.task}" if is_one_of_many else ""
+        self._print(event.at, subject, *_told(event))
 
     def write_action(self, action: PersonAction) -> None:
         if self.app.json:
@@ -253,14 +251,6 @@ class LogWriter:
         shown = self.app.hide(one_line(text))
         head += f"{screen.marked(mark)} "
         self.app.print_lines(screen.wrapped(shown, head=head, indent=4 if is_narrow else 26))
-
-    def _subject(self, event: RunEvent) -> str:
-        """The step, with the index of a task where there is more than one."""
-        if event.step is None:
-            return "run"
-        is_one_of_many = event.task or self._tasks.get(event.step, 1) > 1
-        has_index = event.task is not None and is_one_of_many
-        return f"{event.step}#{event.task}" if has_index else event.step
 
 
 def _told(event: RunEvent) -> tuple[Mark, str]:
@@ -293,7 +283,7 @@ def _told(event: RunEvent) -> tuple[Mark, str]:
 
 
 def _object_of(action: PersonAction) -> str:
-    """To what it was done, why, and what else is known."""
+    """To what it was done, why, and what else is known, with options as they were and are."""
     step, flow = action.step, f" flow {action.flow}" if action.flow else ""
     if action.run_id is None:
         where = f"{flow}/{step}" if flow and step else flow
@@ -302,19 +292,15 @@ def _object_of(action: PersonAction) -> str:
         if action.task is not None:
             where = f" {task_name(action.run_id, str(step), action.task)}"
         where += f" of {action.flow}" if action.flow else ""
-    return f"{where}{f': {action.reason}' if action.reason else ''}{_more(action)}"
-
-
-def _more(action: PersonAction) -> str:
-    """What else is known, with options as they were and are."""
+    where += f": {action.reason}" if action.reason else ""
     data = dict(action.data or {})
     if action.action == "set_option":
-        return f" ({change_text({**data, 'step': None})})"
+        return f"{where} ({change_text({**data, 'step': None})})"
     changes = [change_text(change) for change in data.pop("options", ())]
     if action.action == "define":
         status = data.pop("status", None)
         changes = [_DEFINED[status]] if status in _DEFINED else changes
-    return _listed(data, changes)
+    return f"{where}{_listed(data, changes)}"
 
 
 def _listed(detail: Mapping[str, Any], before: Sequence[str] = ()) -> str:

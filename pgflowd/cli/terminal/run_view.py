@@ -25,7 +25,7 @@ from pgflowd.cli.terminal.list_view import (
 )
 from pgflowd.cli.terminal.screen import BAR, CUT, Screen
 from pgflowd.cli.terminal.texts import error_lines, print_labelled, print_wrapped, traceback_lines
-from pgflowd.core.documents.run_tasks import MAX_FAMILY, Branch, FamilyMember, branches_of
+from pgflowd.core.documents.run_tasks import MAX_FAMILY, FamilyMember, branches_of
 from pgflowd.core.failure import place_of
 from pgflowd.core.graph import Graph, draw
 from pgflowd.core.redact import one_line
@@ -60,10 +60,38 @@ def print_run(app: App, details: RunDetails) -> None:
             print_labelled(app, label, text)
     picture = painted(graph_of_run(details.run, details.steps, details.now, details.undos), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
-    _print_end(app, details)
+    # the output of the run or why it has none, and its last error
+    run = details.run
+    error, traceback = last_error(run, details.failures, details.now) or ("", None)
+    if run.status_before_undo is RunStatus.COMPLETED:
+        print_labelled(app, "output", brief(run.output, _room(app, "output")))
+    elif run.status_before_undo.is_end and not _is_about(error, reason(run)):
+        print_labelled(app, "why", reason(run) or "")
+    if error:
+        place = place_of(traceback)
+        is_new = place and place not in error
+        print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
+        app.print_lines(traceback_lines(app, traceback, indent=3))
     for label, text in _told(app, details):
         print_labelled(app, label, text)
-    _print_waits(app, details)
+    # the tasks that wait, those of a step for the same as one; then signals that nobody got
+    maps = {step.step_slug for step in details.steps if step.tasks > 1}
+    alike: dict[tuple[str, str], list[OpenTask]] = {}
+    for task in details.waits:
+        alike.setdefault((task.step_slug, task.waits_for), []).append(task)
+    for first, *others in list(alike.values())[:_MAX_SHOWN]:
+        index = f"#{first.task_index}" if first.step_slug in maps else ""
+        more = f" and {len(others)} more" if others else ""
+        head, text = f" {first.step_slug}{index}{more}  ", wait_text(first, details.now)
+        app.print_lines(wait_lines(app.out, head, text, ends_by(first), 3))
+    if sum(step.waiting for step in details.steps) > 1:
+        all_of_them = f"`pgflowd tasks list --run {short_id(run.run_id)}`"
+        app.print(app.out.folded(f" all of them: {all_of_them}"))
+    for signal in details.unused[:_MAX_SHOWN]:
+        payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
+        by = f" by {signal.sender}" if signal.sender else ""
+        sent = f"{signal.name}, sent {ago(signal.sent_at, details.now)}{by}: {payload}"
+        print_labelled(app, "unused signal", sent)
     if details.attempts is not None:
         print_attempts(app, details)
     if details.checkpoints is not None:
@@ -105,21 +133,6 @@ def _wishes(details: RunDetails) -> Iterator[tuple[str, str]]:
         yield "next", f"`pgflowd runs undo {short_id(run.run_id)} --again` undoes what is left"
 
 
-def _print_end(app: App, details: RunDetails) -> None:
-    """The output of a run or why it has none, and its last error."""
-    run = details.run
-    error, traceback = last_error(run, details.failures, details.now) or ("", None)
-    if run.status_before_undo is RunStatus.COMPLETED:
-        print_labelled(app, "output", brief(run.output, _room(app, "output")))
-    elif run.status_before_undo.is_end and not _is_about(error, reason(run)):
-        print_labelled(app, "why", reason(run) or "")
-    if error:
-        place = place_of(traceback)
-        is_new = place and place not in error
-        print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
-        app.print_lines(traceback_lines(app, traceback, indent=3))
-
-
 def _told(app: App, details: RunDetails) -> Iterator[tuple[str, str]]:
     """The progress that running tasks have told of; of which failed steps output is kept."""
     full, empty = map(app.out.sign, BAR)
@@ -135,27 +148,6 @@ def _told(app: App, details: RunDetails) -> Iterator[tuple[str, str]]:
         lines = counted(each.output_lines or 0, "line")
         text = f"{lines} of {each.step_slug}#{each.task_index}, attempt {each.attempt}"
         yield "output kept", f"{text}; `{command}`"
-
-
-def _print_waits(app: App, details: RunDetails) -> None:
-    """The tasks that wait, those of a step for the same as one; signals that nobody got."""
-    maps = {step.step_slug for step in details.steps if step.tasks > 1}
-    alike: dict[tuple[str, str], list[OpenTask]] = {}
-    for task in details.waits:
-        alike.setdefault((task.step_slug, task.waits_for), []).append(task)
-    for first, *others in list(alike.values())[:_MAX_SHOWN]:
-        index = f"#{first.task_index}" if first.step_slug in maps else ""
-        more = f" and {len(others)} more" if others else ""
-        head, text = f" {first.step_slug}{index}{more}  ", wait_text(first, details.now)
-        app.print_lines(wait_lines(app.out, head, text, ends_by(first), 3))
-    if sum(step.waiting for step in details.steps) > 1:
-        run = short_id(details.run.run_id)
-        app.print(app.out.folded(f" all of them: `pgflowd tasks list --run {run}`"))
-    for signal in details.unused[:_MAX_SHOWN]:
-        payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
-        by = f" by {signal.sender}" if signal.sender else ""
-        sent = f"{signal.name}, sent {ago(signal.sent_at, details.now)}{by}: {payload}"
-        print_labelled(app, "unused signal", sent)
 
 
 def _is_about(error: str, why: str | None) -> bool:
@@ -255,17 +247,13 @@ def print_family(app: App, family: Sequence[FamilyMember], shown: UUID, now: dat
         took_s, time = between(member.started_at, member.ended_at), ""
         if member.started_at is not None:
             time = ago(member.started_at, now) if took_s is None else f"after {duration(took_s)}"
-        stem = _stem(branch, app.out)
+        stem = ""
+        if member.depth:
+            fork, end, past = app.out.branches
+            bars = "".join(f"{past}  " if each else "   " for each in branch.bars)
+            stem = f"{bars}{end if branch.is_last else fork} "
         app.print(f" {stem}{' '.join(filter(None, (state, time)))}{by}{here}")
     if len(family) == 1:
         app.note("it has no children, and no run has started it")
     elif len(family) == MAX_FAMILY:
         app.note(f"of its family {MAX_FAMILY} runs are shown")
-
-
-def _stem(branch: Branch, screen: Screen) -> str:
-    if not branch.member.depth:
-        return ""
-    fork, end, past = screen.branches
-    bars = "".join(f"{past}  " if each else "   " for each in branch.bars)
-    return f"{bars}{end if branch.is_last else fork} "

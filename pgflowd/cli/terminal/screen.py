@@ -137,7 +137,9 @@ class Screen:
         as soon as what is left of it is of use.
         """
         cells = [[TableCell(title) for title in titles]]
-        cells += [[_cell(value) for value in row] for row in rows]
+        for row in rows:
+            line = [each if isinstance(each, TableCell) else TableCell(each) for each in row]
+            cells.append([TableCell(one_line(text), colour) for text, colour in line])
         columns = zip(*cells, strict=True)
         widths = [max(text_width(cell.text) for cell in column) for column in columns]
         keep, last = list(range(len(titles))), len(titles) - 1
@@ -167,7 +169,10 @@ def screen_for(stream: IO[str], color: str) -> Screen:
     is_smart = terminal and os.environ.get("TERM") != "dumb"
     colour = color == "always" or (color == "auto" and is_smart and not os.environ.get("NO_COLOR"))
     width = shutil.get_terminal_size((80, 24)).columns if terminal else None
-    return Screen(colour, _shows_unicode(stream), width, is_smart)
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "UTF-8")
+    shows_unicode = encoding == "utf8" and locale not in {"C", "POSIX"}
+    return Screen(colour, shows_unicode, width, is_smart)
 
 
 def emit(text: str, stream: IO[str], *, is_painted: bool = False, cursor: str = "") -> None:
@@ -208,13 +213,6 @@ def tolerate_any_stream() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _shows_unicode(stream: IO[str]) -> bool:
-    if (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") != "utf8":
-        return False
-    chosen = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "UTF-8")
-    return chosen not in {"C", "POSIX"}
-
-
 def _char_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
@@ -245,8 +243,3 @@ def _wrapped(text: str, width: int, whole: bool) -> list[str]:
             lines.append(piece)
             rest = rest[len(piece) :]
     return [line.rstrip() for line in lines if line] or [""]
-
-
-def _cell(value: str | TableCell) -> TableCell:
-    cell = value if isinstance(value, TableCell) else TableCell(value)
-    return TableCell(one_line(cell.text), cell.colour)

@@ -239,10 +239,6 @@ class TopScreen(Screen[None]):
             below.append(f" /{one_line(self.subject.filter)}   Escape shows all")
         self.query_one("#below").display = bool(below)
         self._show("below", "\n".join(below))
-        self.query_one("#keys", Static).update(self._keys(), layout=False)
-
-    def _keys(self) -> Content:
-        """The keys that do something here, as many as there is room for."""
         hidden, words = _HIDDEN.get(self.subject.kind, ()), {"sort": f"sort: {self.sort}"}
         if self.app.is_stopped:
             words["stop"] = "go on"
@@ -253,7 +249,7 @@ class TopScreen(Screen[None]):
         ]
         while len(keys) > 2 and _clickable(keys).cell_length > self.size.width:
             del keys[-3]  # but for how to get help, and to leave
-        return _clickable(keys)
+        self.query_one("#keys", Static).update(_clickable(keys), layout=False)
 
     def on_screen_resume(self) -> None:
         self.app.reread()

@@ -113,7 +113,17 @@ class TopSource:
     def read(self, subject: TopSubject) -> None:
         """Read what this shows."""
         with self._lock:
-            self._read_daemon()
+            seen = self.seen
+            try:
+                seen.status = ask(self.app, "status", timeout_s=DAEMON_S)
+            except NotRunning as error:
+                was_there = seen.status is not None or seen.daemon_error is not None
+                seen.status = None
+                seen.daemon_error = self.app.hide(one_line(error.message)) if was_there else None
+            except (click.ClickException, PgflowdError) as error:
+                seen.daemon_error = self._text(error)
+            else:
+                seen.daemon_error, seen.status_at = None, time.monotonic()
             if time.monotonic() < self._retry_at:
                 return
             try:
@@ -143,19 +153,6 @@ class TopSource:
         if self._conn is not None:
             with suppress(OSError, psycopg.Error):
                 _shut(os.dup(self._conn.fileno()))
-
-    def _read_daemon(self) -> None:
-        seen = self.seen
-        try:
-            seen.status = ask(self.app, "status", timeout_s=DAEMON_S)
-        except NotRunning as error:
-            was_there = seen.status is not None or seen.daemon_error is not None
-            seen.status = None
-            seen.daemon_error = self.app.hide(one_line(error.message)) if was_there else None
-        except (click.ClickException, PgflowdError) as error:
-            seen.daemon_error = self._text(error)
-        else:
-            seen.daemon_error, seen.status_at = None, time.monotonic()
 
     def _read_database(self, conn: psycopg.Connection[Any], subject: TopSubject) -> None:
         seen = self.seen
