@@ -111,25 +111,15 @@ def _of_many(verb: Verb[Any]) -> Command:
         of_flags = (each.of for each in verb.arguments if each.of and given[each.name])
         usual = next(of_flags, verb.chosen or verb.allowed)
         with database(app) as conn:
-            if words:
-                found = find_runs(conn, words)
-            else:  # in the order in which their locks are taken
-                flow, statuses, since_s, labels = filters.values()
-                wanted = labels_json(dict(labels))
-                listing = db.runs.list_runs(flow, statuses or usual, since_s, MAX_RUNS, wanted)
-                found = sorted(run.run_id for run in execute(conn, listing))
-                if not found:
-                    require_flow(conn, flow)
+            found = find_runs(conn, words) if words else _matching(conn, usual, **filters)
             if found and (has_filters or verb.asks):
                 app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=is_sure)
             if not found:
                 app.note("there are no such runs")
             of_one = partial(change, conn)
-            results = (
-                results_of(found, of_one)
-                if words
-                else (result for _, result in db.runs.change_many(conn, found, of_one))
-            )
+            results = results_of(found, of_one)
+            if not words:  # fifty in a transaction; each is printed when it is committed
+                results = (result for _, result in db.runs.change_many(conn, found, of_one))
             print_each(app, "runs", results)
 
     follow = click.Option(["--follow", "then_follow"], is_flag=True, help=verb.follow)
@@ -159,6 +149,22 @@ def _change(
     if verb.leads_to and answer.status not in verb.leads_to:
         return f"run {run_id} is {answer.status.replace('_', ' ')} already", answer
     return f"run {run_id} {verb.done}", answer
+
+
+def _matching(
+    conn: psycopg.Connection[Any],
+    usual: Sequence[str],
+    flow: str | None,
+    statuses: Sequence[str],
+    since_s: float | None,
+    labels: Sequence[tuple[str, str]],
+) -> list[UUID]:
+    """The runs that fit the filters, in the order in which their locks are taken."""
+    wanted = labels_json(dict(labels))
+    found = execute(conn, db.runs.list_runs(flow, statuses or usual, since_s, MAX_RUNS, wanted))
+    if not found:
+        require_flow(conn, flow)
+    return sorted(run.run_id for run in found)
 
 
 MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
