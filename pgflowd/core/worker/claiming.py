@@ -183,7 +183,12 @@ def take(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
     One whose older attempt still runs here, as its lease lapsed, goes back until that is killed.
     """
     state, now = transition.state, transition.now
-    _observe_waits(transition, tasks)
+    waits: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.waited_s is not None:
+            waits.setdefault(task.step, []).append(task.waited_s)
+    for step, seconds in waits.items():
+        transition.do(Observe(TASK_WAIT_SECONDS, (step,), tuple(seconds)))
     _drop_older(transition, {task.key for task in tasks})
     older = {
         each.task.key: (runner.id, each)
@@ -203,15 +208,6 @@ def take(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
             text = f"the code has no step {task.step}; the task is given back for 30 s"
             transition.log_problem("warning", text, code="E406", **run_log.naming(task))
             transition.release(task, f"E406 {text}", UNKNOWN_STEP_PAUSE_S)
-
-
-def _observe_waits(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
-    by_step: dict[str, list[float]] = {}
-    for task in tasks:
-        if task.waited_s is not None:
-            by_step.setdefault(task.step, []).append(task.waited_s)
-    for step, waits in by_step.items():
-        transition.do(Observe(TASK_WAIT_SECONDS, (step,), tuple(waits)))
 
 
 def _drop_older(transition: WorkerTransition, claimed: set[tuple[str, str, int]]) -> None:
@@ -257,7 +253,11 @@ def assign(transition: WorkerTransition) -> None:
             _send(transition, pool.by_id[pool.idle[-1]], waiting.task)
         del unassigned[:count]
         if pool.idle and len(pool.idle) < len(pool.by_id):
-            _take_from_starting(transition)
+            # no task waits for the start of its runner while another runner is idle
+            for runner in list(pool.by_id.values()):
+                if runner.phase is RunnerPhase.STARTING and runner.tasks and pool.idle:
+                    (token,) = runner.tasks
+                    _send(transition, pool.by_id[pool.idle[-1]], take_back(pool, runner, token))
     free = state.options.max_concurrency - len(pool.by_id)
     if not free or not unassigned or pool.forks_from or pool.zygote_end:
         return
@@ -265,15 +265,6 @@ def assign(transition: WorkerTransition) -> None:
     for waiting in unassigned[:count]:
         _fork(transition, waiting.task)
     del unassigned[:count]
-
-
-def _take_from_starting(transition: WorkerTransition) -> None:
-    """No task waits for the start of its runner while another runner is idle."""
-    pool = transition.state.runners
-    for runner in list(pool.by_id.values()):
-        if runner.phase is RunnerPhase.STARTING and runner.tasks and pool.idle:
-            (token,) = runner.tasks
-            _send(transition, pool.by_id[pool.idle[-1]], take_back(pool, runner, token))
 
 
 def _assign_shared(transition: WorkerTransition) -> None:
@@ -312,7 +303,7 @@ def _fork(transition: WorkerTransition, task: Task, *, is_shared: bool = False) 
     pool.last_id += 1
     due_at = transition.now + ZYGOTE_LIMIT_S
     tasks = {task.token: AssignedTask(task)}
-    uses = options.max_tasks_per_runner if options.may_reuse_runners else 1
+    uses = options.max_tasks_per_runner if options.isolation == "reuse" else 1
     runner = RunnerState(pool.last_id, due_at=due_at, tasks=tasks, tasks_left=uses)
     pool.by_id[runner.id] = runner._replace(loop=LoopState()) if is_shared else runner
     transition.do(actions.ForkRunner(runner.id))

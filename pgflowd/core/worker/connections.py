@@ -67,27 +67,23 @@ def deadline(connections: WorkerConnections) -> float:
 def keep_times(transition: WorkerTransition) -> None:
     """Cut calls over their limit, open lost connections again, repeat what met a lock."""
     state = transition.state
-    _repeat_refused(state.connections, transition.now)
+    connections, now = state.connections, transition.now
+    if due := tuple(request for again_at, request in connections.refused if again_at <= now):
+        connections.requests = (*connections.requests, *due)
+        connections.refused = connections.refused[len(due) :]
     for name in ConnectionName:
-        connection = state.connections.get(name)
-        if transition.now < connection.until:
+        connection = connections.get(name)
+        if now < connection.until:
             continue
         if connection.state is ConnectionState.DOWN:
-            until = transition.now + state.options.call_limit_s
+            until = now + state.options.call_limit_s
             connection = connection._replace(state=ConnectionState.CONNECTING, until=until)
             transition.do(actions.Connect(name))
         else:
             connection = connection._replace(until=NEVER)
             transition.do(actions.CutConnection(name))
-        state.connections.put(name, connection)
+        connections.put(name, connection)
     second_connection.look(transition)
-
-
-def _repeat_refused(connections: WorkerConnections, now: float) -> None:
-    due = tuple(request for again_at, request in connections.refused if again_at <= now)
-    if due:
-        connections.requests = (*connections.requests, *due)
-        connections.refused = connections.refused[len(due) :]
 
 
 def use_free(transition: WorkerTransition) -> None:
@@ -100,21 +96,16 @@ def use_free(transition: WorkerTransition) -> None:
         _make_side_call(transition, ConnectionName.SECOND, call)
         call = None
     if connections.main.state is ConnectionState.FREE:
-        _use_main(transition, None if connections.second.is_open else call)
+        if connections.second.is_open:
+            call = None
+        # take a turn, or make the side call if there is no need of one or it has waited for one
+        is_side_first = connections.is_side_next or second_connection.is_output_first(connections)
+        is_turn = not (call and is_side_first) and _take_turn(transition)
+        connections.is_side_next = is_turn and call is not None
+        if call and not is_turn:
+            _make_side_call(transition, ConnectionName.MAIN, call)
     if connections.second.state is ConnectionState.CLOSED:
         second_connection.open_for_handlers(transition)
-
-
-def _use_main(transition: WorkerTransition, side_call: SideCall | None) -> None:
-    """Take a turn, or make this side call if there is no need of one or it has waited for one."""
-    connections = transition.state.connections
-    is_side_first = connections.is_side_next or second_connection.is_output_first(connections)
-    if (side_call and is_side_first) or not _take_turn(transition):
-        connections.is_side_next = False
-        if side_call:
-            _make_side_call(transition, ConnectionName.MAIN, side_call)
-    else:
-        connections.is_side_next = side_call is not None
 
 
 def _take_turn(transition: WorkerTransition) -> bool:
@@ -351,11 +342,7 @@ def progress_written(transition: WorkerTransition, event: events.ProgressWritten
     connections.progress = connections.progress.written(event.stored)
 
 
-def minute_added(transition: WorkerTransition, event: events.MinuteAdded) -> None:
-    transition.state.connections.put(event.connection, FREE)
-
-
-def output_published(transition: WorkerTransition, event: events.OutputPublished) -> None:
+def side_call_done(transition: WorkerTransition, event: events.SideCallDone) -> None:
     transition.state.connections.put(event.connection, FREE)
 
 

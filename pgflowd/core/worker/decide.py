@@ -29,7 +29,6 @@ from pgflowd.core.worker import (
     second_connection,
     sharing,
     stopping,
-    task,
 )
 from pgflowd.core.worker.actions import WorkerAction, WorkerTransition
 from pgflowd.core.worker.state import WakeReason, WorkerMode, WorkerState
@@ -46,7 +45,7 @@ def next_deadline(state: WorkerState) -> float:
         claiming.deadline(state),
         reporting.deadline(state),
         connections.deadline(state.connections),
-        task.deadline(state.turns),
+        state.turns.claims_from or NEVER,
         stopping.deadline(state),
         state.stop_at,
         state.leave_at,
@@ -98,20 +97,14 @@ def decide(
     if now >= state.due_at:
         pass_deadlines(transition)
     if state.mode is not WorkerMode.LEFT:
-        settle(transition)
+        if state.mode is WorkerMode.DRAINING or state.mode is WorkerMode.STOPPING:
+            stopping.finish(transition)
+        if state.runners.finished:
+            runners.read(transition)
+        claiming.assign(transition)
+        connections.use_free(transition)
     state.due_at = next_deadline(state)
     return state, transition.actions
-
-
-def settle(transition: WorkerTransition) -> None:
-    """Use what has become free."""
-    mode = transition.state.mode
-    if mode is WorkerMode.DRAINING or mode is WorkerMode.STOPPING:
-        stopping.finish(transition)
-    if transition.state.runners.finished:
-        runners.read(transition)
-    claiming.assign(transition)
-    connections.use_free(transition)
 
 
 def _done(transition: WorkerTransition, event: events.Done) -> None:
@@ -125,12 +118,8 @@ def _next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> N
     stopping.next_due_read(transition, event)
 
 
-def _tick(transition: WorkerTransition, event: events.Tick) -> None:
-    pass
-
-
 HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
-    events.Tick: _tick,
+    events.Tick: lambda transition, event: None,
     events.WokenUp: connections.woken_up,
     events.RoomAsked: runners.asked,
     events.RoomMade: runners.made,
@@ -164,8 +153,8 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Fetched: connections.fetched,
     events.ProgressTold: connections.progress_told,
     events.ProgressWritten: connections.progress_written,
-    events.MinuteAdded: connections.minute_added,
+    events.MinuteAdded: connections.side_call_done,
     events.OutputWaiting: connections.output_waiting,
-    events.OutputPublished: connections.output_published,
-    events.SignedOff: stopping.signed_off,
+    events.OutputPublished: connections.side_call_done,
+    events.SignedOff: lambda transition, event: stopping.leave(transition),
 }

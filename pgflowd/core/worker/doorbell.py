@@ -78,7 +78,8 @@ class Doorbell(NamedTuple):
 
     def _call(self, now: float, has_claim: bool) -> DoorbellCall:
         is_idle = now >= self.idle_since + ARM_S
-        if not is_idle and self._is_useless(now):
+        is_useless = self.row is not DoorbellRow.DOWN and self.usefulness <= USELESS
+        if not is_idle and is_useless and now >= self.armed_at + LEAST_ARMED_S:
             return DoorbellCall.DISARM
         if not has_claim:
             return DoorbellCall.NONE
@@ -90,11 +91,6 @@ class Doorbell(NamedTuple):
             return DoorbellCall.LIST_WRITERS
         return DoorbellCall.NONE
 
-    def _is_useless(self, now: float) -> bool:
-        if self.row is DoorbellRow.DOWN or self.usefulness > USELESS:
-            return False
-        return now >= self.armed_at + LEAST_ARMED_S
-
     def end(
         self, now: float, *, wanted: int, got: int, is_new: bool, writers: tuple[str, ...]
     ) -> Doorbell:
@@ -103,30 +99,24 @@ class Doorbell(NamedTuple):
         if self.call is DoorbellCall.DISARM:
             bell = self._replace(row=DoorbellRow.DOWN)
         elif self.call is DoorbellCall.LIST_WRITERS:
-            bell = self._after_list(now, writers)
+            # the claim behind the list has seen what the transactions that are gone have sent
+            bell = self._replace(row=DoorbellRow.UP, writers=None, look_at=NEVER)
+            if writers:
+                look_at = now + WRITERS_S[min(self.lists, len(WRITERS_S) - 1)]
+                bell = self._replace(writers=writers, look_at=look_at, lists=self.lists + 1)
+        elif self.call is DoorbellCall.ARM and self.row is DoorbellRow.DOUBTED and not is_new:
+            bell = self._replace(row=DoorbellRow.UP)
         elif self.call is DoorbellCall.ARM:
-            bell = self._after_arming(now, is_new)
+            bell = self._replace(
+                row=DoorbellRow.FRESH,
+                armed_at=now,
+                look_at=now,
+                writers=None,
+                lists=0,
+                usefulness=UNMEASURED,
+            )
         bell = bell._replace(call=DoorbellCall.NONE)
         return bell._after_claim(now, wanted, got) if wanted else bell
-
-    def _after_arming(self, now: float, is_new: bool) -> Doorbell:
-        if self.row is DoorbellRow.DOUBTED and not is_new:
-            return self._replace(row=DoorbellRow.UP)
-        return self._replace(
-            row=DoorbellRow.FRESH,
-            armed_at=now,
-            look_at=now,
-            writers=None,
-            lists=0,
-            usefulness=UNMEASURED,
-        )
-
-    def _after_list(self, now: float, writers: tuple[str, ...]) -> Doorbell:
-        """The claim behind the list has seen what the transactions that are gone have sent."""
-        if not writers:
-            return self._replace(row=DoorbellRow.UP, writers=None, look_at=NEVER)
-        pause_s = WRITERS_S[min(self.lists, len(WRITERS_S) - 1)]
-        return self._replace(writers=writers, look_at=now + pause_s, lists=self.lists + 1)
 
     def _after_claim(self, now: float, wanted: int, got: int) -> Doorbell:
         bell = self._count(now) if got else self

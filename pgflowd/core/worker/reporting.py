@@ -126,14 +126,6 @@ def refusal(report: TaskReport, text: str, *, retry: bool) -> TaskReport:
     )
 
 
-def count_undone(
-    transition: WorkerTransition, report: TaskReport, answer: events.ReportAnswer
-) -> None:
-    """The turn was answered, but this report of it has to be sent again."""
-    error = _turn_error(answer.message or "no reason given", answer.sqlstate, report)
-    transition.state.turns = transition.state.turns.count_failure(transition.now, error)
-
-
 def _turn_error(text: str, sqlstate: str | None, report: TaskReport | None) -> TurnError:
     if report is None:
         return TurnError(text, sqlstate)
@@ -224,7 +216,10 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         outbox.is_refused = False
         is_all_done = _take_answers(transition, sent, event)
     if state.turns is not HEALTHY:
-        _turn_succeeded(state, bool(sent), wanted, is_all_done)
+        turns = state.turns.after_success(
+            had_reports=bool(sent), claimed=wanted, is_all_done=is_all_done
+        )
+        state.turns = HEALTHY if turns == HEALTHY else turns
     run_log.changes(transition, event.changes, [report.task for report in sent])
     if event.tasks:
         if state.schedule.is_fallback:
@@ -276,13 +271,6 @@ def task_not_started(transition: WorkerTransition, event: events.TaskNotStarted)
         run_log.run_failed(transition, report.task.run_id, (), report.error_message or "")
 
 
-def _turn_succeeded(state: WorkerState, had_reports: bool, claimed: int, is_all_done: bool) -> None:
-    turns = state.turns.after_success(
-        had_reports=had_reports, claimed=claimed, is_all_done=is_all_done
-    )
-    state.turns = HEALTHY if turns == HEALTHY else turns
-
-
 def recorded_by_runner(
     transition: WorkerTransition, report: TaskReport, recorded: events.Recorded
 ) -> None:
@@ -303,6 +291,7 @@ def _take_answers(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
 ) -> bool:
     """Return whether nothing is to be sent again."""
+    state = transition.state
     again: list[TaskReport] = []
     undone: tuple[TaskReport, ReportAnswer] | None = None
     recorded: Counter[tuple[str, str]] = Counter()
@@ -325,17 +314,24 @@ def _take_answers(
         run_log.recorded(transition, report, answer.verdict)
         is_delayed = report.outcome.is_failure or report.at_most_s is not None
         if answer.verdict is Verdict.QUEUED and is_delayed:
-            claiming.retry_is_queued(transition.state)
+            claiming.retry_is_queued(state)
         if error := run_log.error_of_completion(report, answer):
             failed[report.task.run_id] = error
     for run_id, error in failed.items():
         run_log.run_failed(transition, run_id, event.changes, error)
-    _count(transition, recorded, Counter(ended.values()))
+    for labels, count in recorded.items():
+        transition.count(TASKS, *labels, count=count)
+    for status, count in Counter(ended.values()).items():
+        transition.count(RUNS, status, count=count)
+    minute_ends_at = min(state.connections.minute_ends_at, transition.now + MINUTE_S)
+    state.connections.minute_ends_at = minute_ends_at
     if again:
-        transition.state.outbox.reports[:0] = again
-        transition.state.outbox.waiting_since = transition.now
+        state.outbox.reports[:0] = again
+        state.outbox.waiting_since = transition.now
     if undone:
-        count_undone(transition, *undone)
+        report, answer = undone
+        error_of_turn = _turn_error(answer.message or "no reason given", answer.sqlstate, report)
+        state.turns = state.turns.count_failure(transition.now, error_of_turn)
     return not again
 
 
@@ -344,17 +340,6 @@ def _as_recorded(report: TaskReport, answer: ReportAnswer) -> TaskReport:
     if report.at_most_s is None or not answer.message or answer.sqlstate is not None:
         return report
     return replace(report, outcome=Outcome.FAILED, error_message=answer.message)
-
-
-def _count(
-    transition: WorkerTransition, tasks: Counter[tuple[str, str]], runs: Counter[RunStatus]
-) -> None:
-    for labels, count in tasks.items():
-        transition.count(TASKS, *labels, count=count)
-    for status, count in runs.items():
-        transition.count(RUNS, status, count=count)
-    connections = transition.state.connections
-    connections.minute_ends_at = min(connections.minute_ends_at, transition.now + MINUTE_S)
 
 
 def _after_error(

@@ -74,12 +74,6 @@ def failed(
     transition.log_problem("error", reason, **fields)
 
 
-def succeeded(pool: RunnerPool) -> None:
-    """A runner is ready."""
-    pool.trouble = ""
-    pool.fork_delay_s = pool.forks_from = 0.0
-
-
 RETIRE_LIMIT_S = 3.0  # a retired runner that has not ended is killed; it may flush for 2 s
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
 ZYGOTE_LIMIT_S = 5.0  # a zygote that has not answered is killed
@@ -196,7 +190,8 @@ def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> No
         return
     assigned = runner.tasks.get(event.token)
     if event.token == events.PING:
-        sharing.no_answer(transition, runner)
+        if runner.loop and runner.loop.is_pinged and runner.loop.ping_at == NEVER:
+            sharing.terminate(transition, runner, EndCause.BLOCKED)  # a handler blocks the loop
     elif assigned is not None and assigned.phase is TaskPhase.CHECKED:
         options = state.options
         limit_s = sharing.limit_s(options) if runner.is_shared else options.kill_grace_s

@@ -70,8 +70,9 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
         found = FetchRequest(runner_id, token, kind, data=body, runs=tuple(runs))
         return found if is_sound else None
     if kind is HandlerRequest.ORIGINAL:
-        parts = head.get("parts")
-        if body or not _are_parts(parts):
+        parts: Any = head.get("parts")
+        is_list = isinstance(parts, list) and len(parts) <= len(PARTS)
+        if body or not is_list or not all(part in PARTS for part in parts):
             return None
         return FetchRequest(runner_id, token, kind, parts=tuple(parts))
     if kind not in _OF_CHECKPOINTS:
@@ -81,7 +82,9 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
     if kind is HandlerRequest.CHECKPOINTS:
         is_sound = not body and (name == "" or not name_fault(name, MAX_CHECKPOINT_CHARS))
         return FetchRequest(runner_id, token, kind, "", name) if is_sound else None
-    if name_fault(name) or name.startswith(RESERVED_PREFIXES) or not _is_version(version):
+    if name_fault(name) or name.startswith(RESERVED_PREFIXES):
+        return None
+    if not is_token(version) or not 1 <= version <= MAX_INT:
         return None
     if not (_is_text(body) if kind is HandlerRequest.SAVE else not body):
         return None
@@ -93,16 +96,8 @@ def are_run_ids(value: Any, most: int) -> TypeGuard[list[str]]:
     return isinstance(value, list) and 0 < len(value) <= most and all(map(is_run_id, value))
 
 
-def _are_parts(value: Any) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and len(value) <= len(PARTS) and all(p in PARTS for p in value)
-
-
 def is_token(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_version(value: Any) -> bool:
-    return is_token(value) and 1 <= value <= MAX_INT
 
 
 def _is_text(body: bytes) -> bool:
@@ -238,11 +233,9 @@ def left_behind(head: Mapping[str, Any]) -> LeftBehind:
     left = head.get("left")
     if not left or not isinstance(left, dict):
         return NOTHING_LEFT
-    return LeftBehind(*(_names(left.get(name)) for name in ("children", "reset", "tasks")))
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value[:MAX_NAMES])) if isinstance(value, list) else ()
+    given = [left.get(name) for name in ("children", "reset", "tasks")]
+    lists = [each[:MAX_NAMES] if isinstance(each, list) else () for each in given]
+    return LeftBehind(*(tuple(map(str, each)) for each in lists))
 
 
 def fault_of(head: Mapping[str, Any], body: bytes) -> str | None:

@@ -52,18 +52,6 @@ def asked(transition: WorkerTransition, event: events.RoomAsked) -> None:
         transition.log("info", "worker.made_room", count=count)
 
 
-def is_owed(pool: RunnerPool) -> bool:
-    """Whether the runner whose task has just ended is to end, too; the last one stays."""
-    return pool.owes_room and len(pool.by_id) > 1
-
-
-def repay(transition: WorkerTransition, runner: RunnerState) -> None:
-    """End the runner that was owed."""
-    transition.state.runners.owes_room = False
-    _end(transition, runner)
-    transition.log("info", "worker.made_room", count=1)
-
-
 def made(transition: WorkerTransition, event: events.RoomMade) -> None:
     """Another worker has ended a runner: try again, if forks were refused."""
     pool = transition.state.runners
@@ -155,7 +143,8 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
     pool, runner = state.runners, state.runners.by_id.get(event.id)
     pool.unready_deaths = 0
     if pool.trouble:
-        runner_ends.succeeded(pool)
+        pool.trouble = ""
+        pool.fork_delay_s = pool.forks_from = 0.0
         state.schedule.is_due = True
         transition.log("info", "worker.recovered")
     if runner is None or runner.phase is not RunnerPhase.STARTING:
@@ -235,7 +224,11 @@ def _measured(
 ) -> TaskReport:
     """Note how long the task took; return its report, with that if a log record shows it."""
     took_s = (assigned.finished_at or transition.now) - assigned.sent_at
-    _measure_pace(transition.state.runners, took_s)
+    pool = transition.state.runners
+    weight = PACE_WEIGHT if pool.pace_s > SHORT_S / 4 else STEADY_WEIGHT
+    pool.pace_s += weight * (took_s - pool.pace_s)
+    if took_s > SHORT_S:  # one long task says more than many short ones
+        pool.pace_s = max(pool.pace_s, took_s)
     if report.outcome is not Outcome.SUSPENDED:
         labels = (report.task.step,)
         transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
@@ -249,8 +242,10 @@ def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Do
     pool, left = transition.state.runners, event.left
     if left.tasks and left.reset:
         run_log.left_behind(transition, event.report.task, left)
-    if is_owed(pool):
-        repay(transition, runner)
+    if pool.owes_room and len(pool.by_id) > 1:  # the last one stays
+        pool.owes_room = False
+        _end(transition, runner)
+        transition.log("info", "worker.made_room", count=1)
     elif left.reset or not runner.tasks_left:
         runner_ends.retire(transition, runner)
     else:
@@ -258,13 +253,6 @@ def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Do
             runner = runner._replace(loop=None)
         due_at = transition.now + transition.state.options.runner_idle_s
         move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
-
-
-def _measure_pace(pool: RunnerPool, took_s: float) -> None:
-    weight = PACE_WEIGHT if pool.pace_s > SHORT_S / 4 else STEADY_WEIGHT
-    pool.pace_s += weight * (took_s - pool.pace_s)
-    if took_s > SHORT_S:  # one long task says more than many short ones
-        pool.pace_s = max(pool.pace_s, took_s)
 
 
 # Large results: how many of them a worker has in memory.

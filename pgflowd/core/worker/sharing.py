@@ -121,12 +121,6 @@ def ponged(transition: WorkerTransition, event: events.Ponged) -> None:
         put_tasks(pool, runner, runner.tasks, loop=loop)
 
 
-def no_answer(transition: WorkerTransition, runner: RunnerState) -> None:
-    """A handler blocks the loop."""
-    if runner.loop and runner.loop.is_pinged and runner.loop.ping_at == NEVER:
-        terminate(transition, runner, EndCause.BLOCKED)
-
-
 def terminate(transition: WorkerTransition, runner: RunnerState, cause: EndCause) -> None:
     """End a runner with all its tasks: it writes where it is, and is killed."""
     due_at = transition.now + STACK_S

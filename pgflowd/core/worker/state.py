@@ -87,10 +87,6 @@ class WorkerOptions(WorkerSettings):
     start_timeout_s: float = 60.0  # for that
 
     @property
-    def may_reuse_runners(self) -> bool:
-        return self.isolation == "reuse"
-
-    @property
     def keeps_all_output(self) -> bool:
         """Whether that of tasks that complete is kept, too."""
         return self.keep_output == "all"

@@ -86,10 +86,6 @@ def finish(transition: WorkerTransition) -> None:
     state.leave_at = min(state.leave_at, transition.now + SIGN_OFF_LIMIT_S)
 
 
-def signed_off(transition: WorkerTransition, event: events.SignedOff) -> None:
-    leave(transition)
-
-
 def leave(transition: WorkerTransition) -> None:
     """
     Exit. A worker that still holds leases has not ended as it was asked to: it exits as one that

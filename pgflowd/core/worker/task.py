@@ -266,8 +266,3 @@ class Turns(NamedTuple):
 
 
 HEALTHY = Turns()
-
-
-def deadline(turns: Turns) -> float:
-    """When claims are allowed again."""
-    return turns.claims_from or float("inf")

@@ -59,7 +59,9 @@ def _leave_out_ours(whole: traceback.TracebackException) -> None:
     """Do so in this exception, in those before it, and in those of a group."""
     pending = [whole]
     for each in pending:  # grows while it is read
-        calls = dropwhile(lambda call: _is_ours(call) or _is_of_asyncio(call), each.stack)
+        calls = dropwhile(
+            lambda call: _is_ours(call) or call.filename.startswith(_ASYNCIO), each.stack
+        )
         each.stack[:] = [call for call in calls if not _is_ours(call)]
         inside = (each.__cause__, each.__context__, *(each.exceptions or ()))
         pending += [one for one in inside if one is not None]
@@ -67,10 +69,6 @@ def _leave_out_ours(whole: traceback.TracebackException) -> None:
 
 def _is_ours(call: traceback.FrameSummary) -> bool:
     return call.filename.startswith(_OURS) and not call.filename.startswith(_EXAMPLES)
-
-
-def _is_of_asyncio(call: traceback.FrameSummary) -> bool:
-    return call.filename.startswith(_ASYNCIO)
 
 
 SHORT_TRACEBACK = 2000  # characters

@@ -95,7 +95,12 @@ class RunnerProcess:
         """Execute tasks until the worker closes the socket."""
         self.caller.catch_sigterm()
         faulthandler.enable(file=2)
-        _choose_levels(levels, is_debug)
+        # forward records from level info on; at debug, every record of `ctx.log`
+        if logging.root.level == logging.WARNING:  # Python's default
+            logging.root.setLevel(logging.INFO)
+        if is_debug:
+            logging.getLogger("pgflowd").setLevel(logging.DEBUG)
+        set_levels(levels)  # what the config says wins over what the module has set
         call_all(context.after_fork)  # before the lifespan, which would use what the parent has
         if self._service is not None:
             open_telemetry.provide(self._service)
@@ -168,7 +173,10 @@ class RunnerProcess:
                 head["left"] = self.leftovers.found(head["peak_kb"])
             if self.resources.is_spoiled:
                 head["left"].setdefault("reset", []).append("tasks in the event loop")
-            self._send(head, body)
+            if len(body) > PIECE:  # the worker says when it has room for it
+                self.socket.send({"say": "finished", "token": head["token"], "size": len(body)})
+                self.socket.wait_until_taken()
+            self.socket.send_bytes(packed_result(head, body))
             self.caller.be_idle()
             self.tracker.flush()
             if self.sessions is not None:
@@ -261,12 +269,6 @@ class RunnerProcess:
             self.sessions = Sessions()
         return self.sessions.open(conninfo, name)
 
-    def _send(self, head: dict[str, Any], body: bytes) -> None:
-        if len(body) > PIECE:  # the worker says when it has room for it
-            self.socket.send({"say": "finished", "token": head["token"], "size": len(body)})
-            self.socket.wait_until_taken()
-        self.socket.send_bytes(packed_result(head, body))
-
     def _title(self, what: str, joint: str = " ") -> None:
         setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
 
@@ -274,15 +276,3 @@ class RunnerProcess:
 def call_all(hooks: Sequence[Callable[[], None]]) -> None:
     for hook in hooks:
         hook()
-
-
-def _choose_levels(levels: Mapping[str, str], is_debug: bool) -> None:
-    """
-    Forward records from level info on; at debug, every record of `ctx.log`. What the config says
-    of a logger wins over what the module has set.
-    """
-    if logging.root.level == logging.WARNING:  # Python's default
-        logging.root.setLevel(logging.INFO)
-    if is_debug:
-        logging.getLogger("pgflowd").setLevel(logging.DEBUG)
-    set_levels(levels)

@@ -79,7 +79,11 @@ class SharedLoop:
         finally:
             self._close()
         if self._last is not None:
-            self._send_last(*self._last)
+            head, body = self._last
+            head["left"] = self._leftovers.found(head["peak_kb"])
+            if self._resources.is_spoiled:
+                head["left"].setdefault("reset", []).append("tasks in the event loop")
+            self._socket.send_bytes(packed_result(*self._with_names(head, body)))
         return self._next
 
     def _close(self) -> None:
@@ -127,7 +131,10 @@ class SharedLoop:
         elif kind == "ping":
             self._send({"say": "pong"})
         elif kind == "cancel" and frame.head["token"] in self._tasks:
-            self._cancel(*self._tasks[frame.head["token"]])
+            ctx, task = self._tasks[frame.head["token"]]
+            ctx.cancelled.set()
+            self._send({"say": "stack", "token": ctx.token, "text": awaited_stack(task)})
+            task.cancel()
         elif kind == "take" and frame.head["token"] in self._large:
             self._end(*self._large.pop(frame.head["token"]))
 
@@ -208,7 +215,9 @@ class SharedLoop:
         if small and not (self._tasks or self._large or self._ended):
             head, body = small.pop()
             head["left"] = self._leftovers.found(head["peak_kb"])
-            if self._left_in_loop() or "threads" in head["left"].get("reset", ()):
+            ours, resources = self._loop, self._resources
+            in_loop = resources.pending() if ours is resources.loop else asyncio.all_tasks(ours)
+            if in_loop or "threads" in head["left"].get("reset", ()):
                 self._last = head, body
                 self._loop.stop()
             else:
@@ -219,28 +228,12 @@ class SharedLoop:
             except WorkerGone:
                 self._leave_loop()
 
-    def _left_in_loop(self) -> bool:
-        if self._loop is self._resources.loop:
-            return bool(self._resources.pending())
-        return bool(asyncio.all_tasks(self._loop))
-
-    def _send_last(self, head: Head, body: bytes) -> None:
-        head["left"] = self._leftovers.found(head["peak_kb"])
-        if self._resources.is_spoiled:
-            head["left"].setdefault("reset", []).append("tasks in the event loop")
-        self._socket.send_bytes(packed_result(*self._with_names(head, body)))
-
     def _with_names(self, head: Head, body: bytes) -> tuple[Head, bytes]:
         """Tell with what was left which tasks the runner had."""
         if head["left"]:
             head["left"]["tasks"] = self._had
         self._had = []
         return head, body
-
-    def _cancel(self, ctx: RunnerContext, task: asyncio.Task[None]) -> None:
-        ctx.cancelled.set()
-        self._send({"say": "stack", "token": ctx.token, "text": awaited_stack(task)})
-        task.cancel()
 
     def _end_all(self) -> None:
         """SIGTERM: all tasks are to end."""

@@ -85,33 +85,6 @@ class DatabaseConnections:
         self._registered = registered
         self._keep(MAIN, await as_async(registered))
 
-    def connect(self, action: actions.Connect) -> None:
-        self._start(action.connection, self._connect(action.connection))
-
-    def report_and_claim(self, action: actions.ReportAndClaim) -> None:
-        self._start(MAIN, self._report_and_claim(action))
-
-    def read_next_due(self, action: actions.ReadNextDue) -> None:
-        self._start(MAIN, self._read_next_due())
-
-    def renew_leases(self, action: actions.RenewLeases, output: OutputStream) -> None:
-        self._start(action.connection, self._renew_leases(action, output))
-
-    def fetch(self, action: actions.Fetch, task: Task | None, answer: SendAnswer) -> None:
-        self._start(action.connection, self._fetch(action, task, answer))
-
-    def publish(self, action: actions.PublishOutput, output: OutputStream) -> None:
-        self._start(action.connection, self._publish(action.connection, output))
-
-    def write_progress(self, action: actions.WriteProgress) -> None:
-        self._start(action.connection, self._write_progress(action))
-
-    def add_minute(self, action: actions.AddMinute, metrics: WorkerMetrics) -> None:
-        self._start(action.connection, self._add_minute(action.connection, metrics))
-
-    def sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> None:
-        self._start(action.connection, self._sign_off(action, metrics))
-
     def standing_read(self, message: WorkerStanding) -> events.StandingRead:
         """Keep what the sweeper has read for this worker."""
         waits_s, run_id = message.oldest_queued_s, message.oldest_run
@@ -136,7 +109,8 @@ class DatabaseConnections:
         ):
             copy.shutdown(socket.SHUT_RDWR)
 
-    def _start(self, name: ConnectionName, call: Coroutine[Any, Any, events.WorkerEvent]) -> None:
+    def start(self, name: ConnectionName, call: Coroutine[Any, Any, events.WorkerEvent]) -> None:
+        """Start one of the calls below."""
         self._calls[name] = asyncio.get_running_loop().create_task(self._perform(name, call))
 
     async def _perform(
@@ -156,7 +130,7 @@ class DatabaseConnections:
             event = events.ConnectionLost(name, failure, text, random.random(), state)
         self._emit(event)
 
-    async def _connect(self, name: ConnectionName) -> events.Connected:
+    async def connect(self, name: ConnectionName) -> events.Connected:
         database = self._settings.database
         conn = await connect_async(
             read(database.url),
@@ -178,7 +152,7 @@ class DatabaseConnections:
         elif notice.sqlstate == NOT_STARTED:
             self._emit(tasks.not_started(notice.message_detail or "{}"))
 
-    async def _report_and_claim(self, action: actions.ReportAndClaim) -> events.ReportAndClaimDone:
+    async def report_and_claim(self, action: actions.ReportAndClaim) -> events.ReportAndClaimDone:
         calls: list[Query[Any]] = []
         if action.reports:
             calls.append(tasks.report(action.reports))
@@ -189,7 +163,9 @@ class DatabaseConnections:
         if bell := self._doorbell(action):
             calls.append(bell)
         if action.claim:
-            calls.append(self._claim(action.claim))
+            whose, lease_s = (self._flow, self._worker_id), self._lease_s
+            with_run, caps, ratio = self.with_run, self._caps, self._ratio
+            calls.append(tasks.claim(*whose, action.claim, lease_s, with_run, caps, ratio))
         results = await execute_together_async(self._connections[MAIN], calls)
         claimed = results.pop() if action.claim else ()
         if claimed:
@@ -221,10 +197,6 @@ class DatabaseConnections:
             return claimed
         return [task._replace(original=found.get(task.key)) for task in claimed]
 
-    def _claim(self, count: int) -> Query[list[Task]]:
-        flow, worker_id, lease_s = self._flow, self._worker_id, self._lease_s
-        return tasks.claim(flow, worker_id, count, lease_s, self.with_run, self._caps, self._ratio)
-
     def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
         """What this turn does with the doorbell, before its claim."""
         if action.doorbell is DoorbellCall.ARM:
@@ -235,11 +207,11 @@ class DatabaseConnections:
             return waits.writers(self._queue, action.writers)
         return None
 
-    async def _read_next_due(self) -> events.NextDueRead:
+    async def read_next_due(self) -> events.NextDueRead:
         next_due = workers.next_due(self._queue)
         return events.NextDueRead(*await execute_async(self._connections[MAIN], next_due))
 
-    async def _renew_leases(
+    async def renew_leases(
         self, action: actions.RenewLeases, output: OutputStream
     ) -> events.LeasesRenewed:
         conn = self._connections[action.connection]
@@ -256,7 +228,7 @@ class DatabaseConnections:
             action.connection, tuple(verdicts), self.standing, tuple(cancelled)
         )
 
-    async def _fetch(
+    async def fetch(
         self, action: actions.Fetch, task: Task | None, answer: SendAnswer
     ) -> events.Fetched:
         """Answer a handler, if only with what is wrong; raise what another try may mend."""
@@ -300,11 +272,11 @@ class DatabaseConnections:
         }
         return json.dumps(way_in).encode()
 
-    async def _publish(
-        self, connection: ConnectionName, output: OutputStream
+    async def publish(
+        self, action: actions.PublishOutput, output: OutputStream
     ) -> events.OutputPublished:
         """Publish output. A refusal by the server must not cost the connection."""
-        conn = self._connections[connection]
+        conn = self._connections[action.connection]
         try:
             if payloads := output.take():
                 await execute_async(conn, runs.publish_output(payloads))
@@ -313,9 +285,9 @@ class DatabaseConnections:
             if conn.closed:
                 raise
             output.on_refused()
-        return events.OutputPublished(connection)
+        return events.OutputPublished(action.connection)
 
-    async def _write_progress(self, action: actions.WriteProgress) -> events.ProgressWritten:
+    async def write_progress(self, action: actions.WriteProgress) -> events.ProgressWritten:
         """Write what handlers have told. A refusal by the server must not cost the connection."""
         conn = self._connections[action.connection]
         stored: tuple[int, ...] = ()
@@ -327,11 +299,11 @@ class DatabaseConnections:
                 raise
         return events.ProgressWritten(action.connection, stored)
 
-    async def _add_minute(
-        self, connection: ConnectionName, metrics: WorkerMetrics
+    async def add_minute(
+        self, action: actions.SideAction, metrics: WorkerMetrics
     ) -> events.MinuteAdded:
         """Add to the statistics. A refusal by the server must not cost the connection."""
-        conn = self._connections[connection]
+        conn = self._connections[action.connection]
         steps, counters = metrics.minute()
         try:
             if steps:
@@ -340,10 +312,10 @@ class DatabaseConnections:
         except Exception:
             if conn.closed:
                 raise
-        return events.MinuteAdded(connection)
+        return events.MinuteAdded(action.connection)
 
-    async def _sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> events.SignedOff:
-        await self._add_minute(action.connection, metrics)
+    async def sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> events.SignedOff:
+        await self.add_minute(action, metrics)
         conn = self._connections[action.connection]
         stop = workers.mark_stopped(self._worker_id, keeps_doorbell=action.keeps_doorbell)
         await execute_async(conn, stop)

@@ -65,7 +65,7 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.fork import NO_ROOM, become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
-from pgflowd.processes.worker.database import DatabaseConnections
+from pgflowd.processes.worker.database import MAIN, DatabaseConnections
 from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_records import LogOfRunners
@@ -101,20 +101,15 @@ class Mailbox:
         """Return all that came, or a Tick at that moment, and now and then before."""
         if not self._events:
             self._waiter = self._loop.create_future()
-            if until != NEVER:
-                self._wake_by(until)
+            # an earlier timer stays, since a new one each time is expensive
+            if until != NEVER and (self._timer is None or self._timer.when() > until):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_at(until, self._on_time)
             await self._waiter
             self._waiter = None
         arrived, self._events = self._events, []
         return arrived or [Tick()]
-
-    def _wake_by(self, moment: float) -> None:
-        """Set the timer; an earlier one stays, since a new one each time is expensive."""
-        if self._timer is not None:
-            if self._timer.when() <= moment:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(moment, self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
@@ -158,7 +153,10 @@ def main(
         if error.errno in NO_ROOM:
             channel.send(MakeRoom())
         return 1
-    _allow_many_descriptors()
+    # four descriptors for each runner; after the zygote's fork, so that handlers keep their limit
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     loop = asyncio.new_event_loop()  # never closed: that would wait for helper threads
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda _, context: _end_as_bug(channel, log, context))
@@ -168,13 +166,6 @@ def main(
     except Exception as error:
         _end_as_bug(channel, log, {"exception": error})
         raise
-
-
-def _allow_many_descriptors() -> None:
-    """Four for each runner. After the zygote's fork, so that handlers keep their limit."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _on_sigterm(number: int, frame: object) -> None:
@@ -241,7 +232,7 @@ class _Worker:
             self._worker_id,
             self._title,
             self._mailbox.put,
-            self._report_refused,
+            lambda: self._send(ConnectionRefused()),
         )
         self._output = OutputStream(self._log, self._mailbox.put)
         output, hide = self._output, self._log.without_secrets
@@ -298,20 +289,29 @@ class _Worker:
         return self._leave.code
 
     def _performers(self) -> dict[type, Callable[[Any], None]]:
-        database, runners = self._database, self._runners
+        database, runners, start = self._database, self._runners, self._database.start
+        output, metrics = self._output, self._metrics
+
+        def of_runner(do: Callable[[RunnerSocket, Any], None]) -> Callable[[Any], None]:
+            def perform(action: actions.RunnerAction) -> None:
+                if runner := runners.get(action.id):  # it may be gone already
+                    do(runner, action)
+
+            return perform
+
         return {
-            actions.Connect: database.connect,
+            actions.Connect: lambda a: start(a.connection, database.connect(a.connection)),
             actions.CloseConnection: database.close,
             actions.CutConnection: database.cut,
-            actions.ReportAndClaim: database.report_and_claim,
-            actions.ReadNextDue: database.read_next_due,
-            actions.RenewLeases: lambda action: database.renew_leases(action, self._output),
+            actions.ReportAndClaim: lambda a: start(MAIN, database.report_and_claim(a)),
+            actions.ReadNextDue: lambda a: start(MAIN, database.read_next_due()),
+            actions.RenewLeases: lambda a: start(a.connection, database.renew_leases(a, output)),
             actions.Fetch: self._fetch,
-            actions.PublishOutput: lambda action: database.publish(action, self._output),
-            actions.WriteProgress: database.write_progress,
+            actions.PublishOutput: lambda a: start(a.connection, database.publish(a, output)),
+            actions.WriteProgress: lambda a: start(a.connection, database.write_progress(a)),
             actions.AnnounceSleep: self._announce_sleep,
-            actions.AddMinute: lambda action: database.add_minute(action, self._metrics),
-            actions.SignOff: lambda action: database.sign_off(action, self._metrics),
+            actions.AddMinute: lambda a: start(a.connection, database.add_minute(a, metrics)),
+            actions.SignOff: lambda a: start(a.connection, database.sign_off(a, metrics)),
             **dict.fromkeys(_SENT, lambda action: self._send(_SENT[type(action)]())),
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
@@ -321,20 +321,6 @@ class _Worker:
             actions.Count: self._metrics.count,
             actions.Observe: self._metrics.observe,
             actions.Leave: self._prepare_to_leave,
-            **self._performers_of_runners(),
-        }
-
-    def _performers_of_runners(self) -> dict[type, Callable[[Any], None]]:
-        """Those of actions on one runner, which may be gone already."""
-
-        def of_runner(do: Callable[[RunnerSocket, Any], None]) -> Callable[[Any], None]:
-            def perform(action: actions.RunnerAction) -> None:
-                if runner := self._runners.get(action.id):
-                    do(runner, action)
-
-            return perform
-
-        return {
             actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
             actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
             actions.TakeResult: of_runner(lambda runner, a: runner.take_result(a.token)),
@@ -347,7 +333,8 @@ class _Worker:
 
     def _fetch(self, action: actions.Fetch) -> None:
         task = self._runners.task_of(action.request.runner_id, action.request.token)
-        self._database.fetch(action, task, self._runners.answer)
+        call = self._database.fetch(action, task, self._runners.answer)
+        self._database.start(action.connection, call)
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
         options = self._state.options
@@ -402,9 +389,6 @@ class _Worker:
         self._channel.send(message)
         if self._channel.is_waiting:
             self._loop.add_writer(self._channel, self._flush)
-
-    def _report_refused(self) -> None:
-        self._send(ConnectionRefused())
 
     def _flush(self) -> None:
         self._channel.flush()

@@ -87,6 +87,7 @@ class WorkerMetrics:
         now, runners = time.monotonic(), state.runners
         took = sorted(seconds for at, seconds in self._took if at >= now - MINUTE_S)
         last = self._tasks_1m.counts(now)
+        running_s = [now - each.sent_at for each in _running(state)]
         waiting = Standing() if state.schedule.has_drained else standing
         return {
             "running": runners.count_running(),
@@ -95,7 +96,7 @@ class WorkerMetrics:
             "oldest_queued_s": waiting.oldest_queued_s,
             "oldest_queued_run": waiting.oldest_run,
             "queue_age_s": _queue_age_s(state, now),
-            "oldest_running_s": _oldest_running_s(state, now),
+            "oldest_running_s": round(max(running_s, default=0.0), 3),
             "claimed_s": None if claimed_at is None else round(now - claimed_at, 3),
             "zygote": zygote,
             "import_s": self.import_s,
@@ -104,7 +105,15 @@ class WorkerMetrics:
             "p50_s": _share(took, 0.5),
             "p95_s": _share(took, 0.95),
             "wakes_1m": dict(self._wakes_1m.counts(now)),
-            "busy": _busy(state, now),
+            "busy": [
+                {
+                    "task": f"{each.task.step}#{each.task.task_index}",
+                    "run": each.task.run_id,
+                    "attempt": each.task.attempt,
+                    "took_s": round(now - each.sent_at, 3),
+                }
+                for each in islice(_running(state), MAX_BUSY)
+            ],
             "problems": [
                 {"code": each.code, "text": cut(each.text, MAX_CHARS), "next": each.next}
                 for each in (*_troubles(state), *self.problems[:MAX_PROBLEMS])
@@ -150,23 +159,6 @@ def _queue_age_s(state: WorkerState, now: float) -> float | None:
 def _running(state: WorkerState) -> Iterator[AssignedTask]:
     for runner in state.runners.by_id.values():
         yield from (each for each in runner.tasks.values() if each.phase is not TaskPhase.WAITING)
-
-
-def _oldest_running_s(state: WorkerState, now: float) -> float:
-    return round(max((now - each.sent_at for each in _running(state)), default=0.0), 3)
-
-
-def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:
-    """Some of the running tasks."""
-    return [
-        {
-            "task": f"{each.task.step}#{each.task.task_index}",
-            "run": each.task.run_id,
-            "attempt": each.task.attempt,
-            "took_s": round(now - each.sent_at, 3),
-        }
-        for each in islice(_running(state), MAX_BUSY)
-    ]
 
 
 def _share(values: list[float], share: float) -> float | None:

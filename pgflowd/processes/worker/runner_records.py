@@ -276,22 +276,19 @@ class RunnerRecords:
         for output in (self._out, self._err):
             output.finish(has_more)
         if (self._out.late or self._err.late) and (task := self._task_of()):
-            self._keep_late(task)
+            # keep the last bytes of what was too much for the log
+            of_streams = (("stdout", self._out), ("stderr", self._err))
+            for stream, output in sorted(of_streams, key=lambda each: each[1].late_at):
+                if output.late:
+                    since_s = output.late_at - self._begun[task.token]
+                    self._output_of(task).add_tail(since_s, stream, output.late)
+                    output.late = b""
         return self._out.unseen + self._err.unseen
 
     def _log_unseen(self, task: Task | None, unseen: int) -> None:
         if task and unseen > 0:
             text = f"{unseen} bytes of output more, not logged"
             self._log("warning", "task.output", text=text, **naming(task))
-
-    def _keep_late(self, task: Task) -> None:
-        """Keep the last bytes of what was too much for the log."""
-        of_streams = (("stdout", self._out), ("stderr", self._err))
-        for stream, output in sorted(of_streams, key=lambda each: each[1].late_at):
-            if output.late:
-                since_s = output.late_at - self._begun[task.token]
-                self._output_of(task).add_tail(since_s, stream, output.late)
-                output.late = b""
 
     def _keep(self, task: Task | None, source: str, text: str) -> None:
         if self._keeps and task is not None:

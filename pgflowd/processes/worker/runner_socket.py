@@ -97,19 +97,16 @@ class RunnerSocket:
                 os.ftruncate(self._memory, STEP.size)
                 theirs.append(os.dup(self._memory))
         except OSError:
-            self._forget(theirs)
+            for number in theirs:
+                os.close(number)
+            self._records.close(self._loop)
+            if self._memory >= 0:
+                os.close(self._memory)
+            if hasattr(self, "_socket"):
+                self._socket.close()
             raise
         self._socket.setblocking(False)
         return theirs
-
-    def _forget(self, numbers: list[int]) -> None:
-        for number in numbers:
-            os.close(number)
-        self._records.close(self._loop)
-        if self._memory >= 0:
-            os.close(self._memory)
-        if hasattr(self, "_socket"):
-            self._socket.close()
 
     def begin(self, pid: int, pidfd: int) -> None:
         """It is forked: watch it."""
@@ -270,7 +267,7 @@ class RunnerSocket:
 
     def _on_frame(self, frame: Frame) -> None:
         head = frame.head
-        kind, token = head.get("say"), head.get("token")
+        kind, token, size = head.get("say"), head.get("token"), head.get("size")
         token = token if is_token(token) else None  # anything may stand there
         if kind == "done" and token in self.tasks:
             self._done(head, frame.body)
@@ -282,24 +279,21 @@ class RunnerSocket:
             text = clean(str(head.get("text")), MAX_MESSAGE_CHARS)
             traceback = clean(str(head.get("traceback") or ""), MAX_TRACEBACK_CHARS)
             self._emit(runner_ends.RunnerUnready(self.id, text, traceback or None))
-        elif kind == "ask" and self._may_ask(token):
+        elif kind == "ask" and not self._request and (self._is_shared or token in self.tasks):
             self._asked(frame)
         elif kind == "progress" and (self._is_shared or token in self.tasks):
             self._told(token, frame.body)
         elif kind == "committing" and token in self.tasks:
             self._emit(events.Committing(self.id, head["token"]))
-        elif kind == "finished" and token in self.tasks and _is_size(head.get("size")):
+        elif kind == "finished" and token in self.tasks and is_token(size) and size >= 0:
             self._announced.add(head["token"])
-            self._emit(events.ResultAnnounced(self.id, head["token"], head["size"]))
+            self._emit(events.ResultAnnounced(self.id, head["token"], size))
         elif kind == "pong" and self._is_shared:
             self._emit(events.Ponged(self.id))
         elif kind == "stack" and self._is_shared and token in self.tasks:
             self._stacks[head["token"]] = clean(str(head.get("text")), MAX_TRACEBACK_CHARS)
         elif not (self._is_shared and kind == "stack"):  # of a task that has ended meanwhile
             self._report_bad_frame("E903", f"an unexpected frame: {str(head)[:200]}")
-
-    def _may_ask(self, token: int | None) -> bool:
-        return not self._request and (self._is_shared or token in self.tasks)
 
     def _asked(self, frame: Frame) -> None:
         request = request_of(self.id, frame.head, frame.body)
@@ -372,7 +366,3 @@ class RunnerSocket:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

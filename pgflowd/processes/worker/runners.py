@@ -133,15 +133,13 @@ class RunnerProcesses:
         """Kill what a runner that has ended left behind; then report its end."""
         runner = self._sockets[id]
         is_clean = runner.was_retired and not runner.has_left
-        if not is_clean and kill_adopted(self._own_children()):
+        # no strays are the zygote, and its runners once it has ended
+        if not is_clean and kill_adopted(
+            {self.zygote.pid, *(each.pid for each in self._sockets.values() if each.pid)}
+        ):
             self._loop.call_later(NAP_S, self._sweep, id)
         else:
             self._emit(events.RunnerEnded(id))
-
-    def _own_children(self) -> set[int]:
-        """Children that are not strays: the zygote, and its runners once it has ended."""
-        runners = {runner.pid for runner in self._sockets.values() if runner.pid is not None}
-        return {self.zygote.pid, *runners}
 
     def _on_zygote_end(self) -> None:
         self._loop.remove_reader(self.zygote.pidfd)

@@ -285,7 +285,11 @@ class RegistrationSession:
                 self._log.warning("worker.error", error=text)
             send(Heartbeat())
             min_s, max_s = database.reconnect_min_s, database.reconnect_max_s
-            await self._sleep(reconnect_delay_s(attempts, min_s, max_s, random.random()))
+            pause_s = reconnect_delay_s(attempts, min_s, max_s, random.random())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+            if self._stop.is_set():
+                raise StoppedAtStart
             send(Heartbeat())
 
     def _serve_version(self, shape: Shape, version: int) -> None:
@@ -331,12 +335,6 @@ class RegistrationSession:
             registering.add_done_callback(lambda task: task.cancelled() or task.exception())
             raise StoppedAtStart
         return await registering
-
-    async def _sleep(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        if self._stop.is_set():
-            raise StoppedAtStart
 
     def _options(self, has_notifications: bool) -> WorkerOptions:
         worker, database = self._settings.worker_for(self._served.name), self._settings.database

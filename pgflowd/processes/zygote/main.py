@@ -207,19 +207,27 @@ def _live(
         worker_socket.close()
         socket_to_worker = WorkerSocket(_take_descriptors(descriptors[:3]))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _adjust_oom_score(options.oom_score_adj)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(options.oom_score_adj))
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        _seed_numpy()
+        # after a fork Python reseeds its own `random`, but numpy does not
+        if numpy_random := sys.modules.get("numpy.random"):
+            with contextlib.suppress(Exception):
+                numpy_random.seed()
         if flow is None:
             flow, ours = _load(options), options.version
             steps = steps_of_version(flow.spec, *ours) if ours else flow.steps
+        memory: mmap.mmap | None = None  # in which it writes whose step it executes
+        if options.is_shared:
+            memory = mmap.mmap(descriptors[3], 0)
+            os.close(descriptors[3])
         runner = RunnerProcess(
             options.served.slug,
             f"{options.name}: runner {options.served.slug}",
             socket_to_worker,
             options.max_output_bytes,
             options.caps,
-            _map_memory(descriptors[3]) if options.is_shared else None,
+            memory,
             options.sentry,
             service=options.service,
             lifespan=flow.spec.lifespan,
@@ -243,22 +251,3 @@ def _take_descriptors(descriptors: list[int]) -> socket.socket:
             os.dup2(source, target)
             os.close(source)
     return socket.socket(fileno=number)
-
-
-def _map_memory(number: int) -> mmap.mmap:
-    """The memory in which a runner writes whose step it executes."""
-    memory = mmap.mmap(number, 0)
-    os.close(number)
-    return memory
-
-
-def _adjust_oom_score(value: int) -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(value))
-
-
-def _seed_numpy() -> None:
-    """Seed numpy: after a fork Python reseeds its own `random`, but numpy does not."""
-    if found := sys.modules.get("numpy.random"):
-        with contextlib.suppress(Exception):
-            found.seed()
