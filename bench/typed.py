@@ -28,7 +28,7 @@ from pgflowd.core.definition.spec import StepSpec, arguments_for
 from pgflowd.core.json import SQL_NULL, decode, encode
 from pgflowd.core.typed.codec import encode_output
 from pgflowd.host.channel import Frame
-from pgflowd.processes.runner.execution import TaskGiven, arguments_of
+from pgflowd.processes.runner.context import TaskGiven, arguments_of
 from pgflowd.testing import fake_context
 
 CTX = fake_context()

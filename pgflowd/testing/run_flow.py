@@ -46,7 +46,7 @@ from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import FAILURE_MARK, Original, Undo
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, suspension_of, swallowed
 from pgflowd.flow import Flow
-from pgflowd.processes.runner.execution import traceback_of
+from pgflowd.processes.runner.context import traceback_of
 from pgflowd.processes.runner.handler import Resources
 from pgflowd.testing.context import ATTEMPT, TestedChildren, TestedContext, sent_signals
 from pgflowd.testing.engine import ClaimedRecord, Engine, TaskRow, json_null

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pgflowd.processes.zygote.socket import ZygoteSocket
+from pgflowd.processes.zygote.main import ZygoteSocket
 
 
 @pytest.mark.parametrize("text", ["plain ", "漢字", "\N{PARTY POPPER}", '"\\"', "\n\0"])

@@ -10,9 +10,16 @@ from pgflowd.core.waiting import Wait
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide, next_deadline
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell, DoorbellRow
-from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, TaskPhase
 from pgflowd.core.worker.runners import SHORT_S
-from pgflowd.core.worker.state import ConnectionName, WorkerMode, WorkerOptions, WorkerState
+from pgflowd.core.worker.state import (
+    ConnectionName,
+    RunnerPhase,
+    RunnerPool,
+    TaskPhase,
+    WorkerMode,
+    WorkerOptions,
+    WorkerState,
+)
 from pgflowd.core.worker.task import NEVER, Task, TaskReport, Turns
 
 ARMED = Doorbell(DoorbellRow.UP, armed_at=100.0, usefulness=1.0)

@@ -11,8 +11,7 @@ from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import RowState, Standing, Verdict
-from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
-from pgflowd.core.worker.state import WorkerMode
+from pgflowd.core.worker.state import RunnerPhase, TaskPhase, WorkerMode
 from pgflowd.core.worker.task import NEVER, TaskReport
 
 

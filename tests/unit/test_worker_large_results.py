@@ -10,8 +10,8 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict
-from pgflowd.core.worker.runner_state import TaskPhase
 from pgflowd.core.worker.runners import LAST_LIMIT_S, MAX_HELD_BYTES, READ_LIMIT_S
+from pgflowd.core.worker.state import TaskPhase
 
 HALF = MAX_HELD_BYTES // 2
 

@@ -8,7 +8,7 @@ from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import NOTHING_LEFT, LeaseVerdict, LeftBehind, RunChange, Verdict
-from pgflowd.core.worker.runner_state import RunnerPhase
+from pgflowd.core.worker.state import RunnerPhase
 from pgflowd.core.worker.task import TaskReport
 
 

@@ -6,7 +6,7 @@ from support.covers import covers
 from support.engine import OPTIONS, Play
 
 from pgflowd.core.worker import actions, events, runners
-from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, RunnerState
+from pgflowd.core.worker.state import RunnerPhase, RunnerPool, RunnerState
 from pgflowd.core.worker.task import NEVER
 
 

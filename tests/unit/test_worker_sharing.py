@@ -8,7 +8,7 @@ from support.engine import SECOND, Play
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, sharing
-from pgflowd.core.worker.runner_state import RunnerPhase
+from pgflowd.core.worker.state import RunnerPhase
 from pgflowd.core.worker.task import TaskReport
 
 STACK = 'Current task (most recent call first):\n  File "flows/a.py", line 7 in a\n'

@@ -11,8 +11,7 @@ from support.worker import one_step
 
 from pgflowd.core.messages import Wake
 from pgflowd.core.output_stream import read
-from pgflowd.processes.worker.output_stream import AT_ONCE, PER_S
-from pgflowd.processes.worker.runner_records import PAUSE_S
+from pgflowd.processes.worker.runner_records import AT_ONCE, PAUSE_S, PER_S
 from pgflowd.testing.until import until
 
 PRINTED = (

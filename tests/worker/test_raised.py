@@ -14,7 +14,7 @@ from support.covers import covers
 from pgflowd.core.failure import RetryAfter, place_of, user_calls
 from pgflowd.core.json import encode
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
-from pgflowd.processes.runner.execution import traceback_of
+from pgflowd.processes.runner.context import traceback_of
 from pgflowd.processes.runner.handler import Caller, StopFlag
 
 

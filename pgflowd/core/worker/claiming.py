@@ -12,25 +12,23 @@ from pgflowd.core.metrics.definitions import TASK_WAIT_SECONDS
 from pgflowd.core.worker import actions, events, run_log, runner_ends, runners, sharing
 from pgflowd.core.worker.actions import Observe, WorkerTransition
 from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S
-from pgflowd.core.worker.runner_state import (
+from pgflowd.core.worker.state import (
     AssignedTask,
+    ClaimSchedule,
     EndCause,
     LoopState,
+    NextDueQuestion,
     RunnerPhase,
     RunnerState,
     TaskPhase,
-    move,
-    put_tasks,
-    take_back,
-)
-from pgflowd.core.worker.state import (
-    ClaimSchedule,
-    NextDueQuestion,
     UnassignedTask,
     WakeReason,
     WorkerMode,
     WorkerOptions,
     WorkerState,
+    move,
+    put_tasks,
+    take_back,
 )
 from pgflowd.core.worker.task import NEVER, Task
 

@@ -32,7 +32,6 @@ from pgflowd.core.worker import (
 )
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import LeaseVerdict, RowState
-from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
     FREE,
     ConnectionName,
@@ -40,6 +39,7 @@ from pgflowd.core.worker.state import (
     DatabaseConnection,
     FetchRequest,
     NextDueQuestion,
+    RunnerPhase,
     SideCall,
     WakeReason,
     WorkerConnections,

@@ -18,7 +18,7 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import RunnerEvent
-from pgflowd.core.worker.runner_state import (
+from pgflowd.core.worker.state import (
     MOVES,
     NO_TASKS,
     AssignedTask,
@@ -27,13 +27,14 @@ from pgflowd.core.worker.runner_state import (
     RunnerPool,
     RunnerState,
     TaskPhase,
+    UnassignedTask,
+    WorkerMode,
     move,
     move_task,
     put_tasks,
     take_back,
     without,
 )
-from pgflowd.core.worker.state import UnassignedTask, WorkerMode
 from pgflowd.core.worker.task import NEVER, Task, TaskReport
 
 # What a lifespan that fails changes: its runner cannot begin, and no task is to blame.

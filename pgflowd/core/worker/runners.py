@@ -15,7 +15,7 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, run_log, runner_ends, sharing
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.runner_ends import retire
-from pgflowd.core.worker.runner_state import (
+from pgflowd.core.worker.state import (
     NO_TASKS,
     AssignedTask,
     EndCause,
@@ -23,12 +23,14 @@ from pgflowd.core.worker.runner_state import (
     RunnerPool,
     RunnerState,
     TaskPhase,
+    WorkerMode,
+    WorkerOptions,
+    WorkerState,
     move,
     move_task,
     put_tasks,
     without,
 )
-from pgflowd.core.worker.state import WorkerMode, WorkerOptions, WorkerState
 from pgflowd.core.worker.task import NEVER, TaskReport
 
 # Room for processes: the runners of all flows share what their machine allows.

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.actions import WorkerTransition
-from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
     CLOSED,
     ConnectionName,
     ConnectionState,
     DatabaseConnection,
+    RunnerPhase,
     WorkerConnections,
     WorkerState,
 )

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from pgflowd.core.worker import actions, events, run_log
 from pgflowd.core.worker.actions import WorkerTransition
-from pgflowd.core.worker.runner_state import (
+from pgflowd.core.worker.state import (
     AssignedTask,
     EndCause,
     LoopState,
     RunnerPhase,
     RunnerPool,
     RunnerState,
+    WorkerOptions,
+    WorkerState,
     move,
     put_tasks,
 )
-from pgflowd.core.worker.state import WorkerOptions, WorkerState
 from pgflowd.core.worker.task import NEVER, Task
 
 MAX_DISTURBED = 3  # in a row; then a task has a runner of its own

@@ -10,8 +10,14 @@ from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_ASLEEP, EXIT_REPLACE
 from pgflowd.core.worker import actions, events, runner_ends, second_connection
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.doorbell import DoorbellRow
-from pgflowd.core.worker.runner_state import EndCause, RunnerPhase
-from pgflowd.core.worker.state import ConnectionState, NextDueQuestion, WorkerMode, WorkerState
+from pgflowd.core.worker.state import (
+    ConnectionState,
+    EndCause,
+    NextDueQuestion,
+    RunnerPhase,
+    WorkerMode,
+    WorkerState,
+)
 from pgflowd.core.worker.task import HEALTHY, NEVER
 
 STOP_EXTRA_S = 3.0  # beyond kill_grace: a quick stop ends whatever is unfinished

@@ -31,8 +31,8 @@ from pgflowd.host import open_telemetry
 from pgflowd.host.channel import PIECE, Frame
 from pgflowd.host.error_trackers import ErrorTracker
 from pgflowd.host.logs import set_levels
-from pgflowd.processes.runner.context import RunnerContext
-from pgflowd.processes.runner.execution import (
+from pgflowd.processes.runner.context import (
+    RunnerContext,
     arguments_of,
     flush_streams,
     head_of_error,
@@ -45,8 +45,7 @@ from pgflowd.processes.runner.execution import (
 from pgflowd.processes.runner.handler import Caller, Resources
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
 from pgflowd.processes.runner.shared_loop import SharedLoop
-from pgflowd.processes.runner.task_stream import LogForwarder
-from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
+from pgflowd.processes.runner.worker_socket import LogForwarder, WorkerGone, WorkerSocket
 
 if TYPE_CHECKING:
     from pgflowd.processes.runner.completion import Sessions

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
 from pgflowd.host.channel import PIECE, STEP, Frame
-from pgflowd.processes.runner.context import RunnerContext
-from pgflowd.processes.runner.execution import arguments_of, packed_result, traced
+from pgflowd.processes.runner.context import RunnerContext, arguments_of, packed_result, traced
 from pgflowd.processes.runner.handler import Caller, awaited_stack
 from pgflowd.processes.runner.leftovers import peak_kb
-from pgflowd.processes.runner.task_stream import CURRENT
-from pgflowd.processes.runner.worker_socket import WorkerGone
+from pgflowd.processes.runner.worker_socket import CURRENT, WorkerGone
 
 if TYPE_CHECKING:
     from pgflowd.processes.runner.main import RunnerProcess

@@ -42,7 +42,7 @@ from pgflowd.db.query import (
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 from pgflowd.host.config import read
 from pgflowd.processes.worker.metrics import WorkerMetrics
-from pgflowd.processes.worker.output_stream import OutputStream
+from pgflowd.processes.worker.runner_records import OutputStream
 from pgflowd.processes.worker.runner_socket import Refusal
 
 FOREIGN_MESSAGES = "PF010"  # the notice that messages of others were archived

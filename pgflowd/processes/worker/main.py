@@ -67,10 +67,8 @@ from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
 from pgflowd.processes.worker.database import MAIN, DatabaseConnections
 from pgflowd.processes.worker.metrics import WorkerMetrics
-from pgflowd.processes.worker.output_stream import OutputStream
-from pgflowd.processes.worker.runner_records import LogOfRunners
-from pgflowd.processes.worker.runner_socket import RunnerSocket
-from pgflowd.processes.worker.runners import RunnerProcesses
+from pgflowd.processes.worker.runner_records import LogOfRunners, OutputStream
+from pgflowd.processes.worker.runner_socket import RunnerProcesses, RunnerSocket
 from pgflowd.processes.worker.startup import (
     CannotStart,
     LoadedFlow,

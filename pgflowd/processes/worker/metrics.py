@@ -24,8 +24,13 @@ from pgflowd.core.text import cut
 from pgflowd.core.worker import runner_ends
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
-from pgflowd.core.worker.runner_state import AssignedTask, RunnerPhase, TaskPhase
-from pgflowd.core.worker.state import ConnectionState, WorkerState
+from pgflowd.core.worker.state import (
+    AssignedTask,
+    ConnectionState,
+    RunnerPhase,
+    TaskPhase,
+    WorkerState,
+)
 from pgflowd.errors import Problem
 
 MAX_KEPT = 5000

@@ -52,10 +52,9 @@ from pgflowd.host.fork import count_streams
 from pgflowd.host.logs import Log
 from pgflowd.processes.flow_loading import secret_variables
 from pgflowd.processes.worker.database import DatabaseConnections
-from pgflowd.processes.worker.runners import end_of
-from pgflowd.processes.zygote.main import ZygoteOptions
+from pgflowd.processes.worker.runner_socket import end_of
+from pgflowd.processes.zygote.main import Zygote, ZygoteOptions, ZygoteSocket, fork_zygote
 from pgflowd.processes.zygote.main import main as zygote_main
-from pgflowd.processes.zygote.socket import Zygote, ZygoteSocket, fork_zygote
 
 CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout
 _HOPELESS = (DatabaseFailure.BROKEN, DatabaseFailure.SCHEMA, DatabaseFailure.GONE)
