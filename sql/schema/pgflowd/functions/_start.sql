@@ -1,6 +1,6 @@
 -- _start(…): starts a run as start does, also with an id and keys that no caller may give (_check_reserved).
 -- What the flow says of each start (pgflow.flows.starts) holds where this one says nothing: labels one by
--- one, and it expires so long after it begins. An empty singleton key means none.
+-- one, where their path leads to a value, and it expires so long after it begins. PF009 for what is no trace. An empty singleton key means none.
 -- Called by: _start_scheduled, pgflow._start_wished, start, start_child.   Locks: see start.
 create or replace function pgflowd._start(
   flow_slug text, input jsonb, inout run_id uuid default null,
@@ -27,8 +27,11 @@ begin
   elsif starts is not null then
     title := nullif(left(btrim(regexp_replace(
       pgflowd._fill_template(starts ->> 'title', _start.input), '[\x01-\x1f\x7f-\x9f]+', ' ', 'g')), 120), '');
-    _start.labels := nullif(pgflowd._start_labels(starts -> 'labels', _start.input)
-                            || coalesce(_start.labels, '{}'), '{}');
+    _start.labels := nullif(coalesce((
+      select jsonb_object_agg(label.key, part.value)
+        from jsonb_each_text(starts -> 'labels') as label
+       cross join lateral (select pgflowd._input_part(_start.input, label.value) as value) as part
+       where part.value is not null), '{}') || coalesce(_start.labels, '{}'), '{}');
     _start.expires_at := coalesce(_start.expires_at, greatest(now(), _start.start_at)
                                   + make_interval(secs => (starts ->> 'expires')::float8));
     if _start.singleton_key is null then
@@ -39,7 +42,14 @@ begin
   _start.singleton_key := nullif(_start.singleton_key, '');
   perform pgflowd._check_wishes(_start.run_id, _start.start_at, _start.expires_at, _start.labels, _start.key,
                                 _start.singleton_key, _start.on_conflict, _start.after, _start.after_mode);
-  perform pgflowd._check_trace(_start.traceparent, _start.tracestate);
+  if _start.traceparent !~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' then  -- as W3C says
+    raise exception 'a traceparent cannot be %', quote_literal(left(_start.traceparent, 100))
+      using errcode = 'PF009',
+            hint = 'write 00, the id of the trace, that of a span and the flags, or leave it out';
+  elsif length(_start.tracestate) > 512 or (_start.tracestate is not null and _start.traceparent is null) then
+    raise exception 'a tracestate of % characters cannot be', length(_start.tracestate)
+      using errcode = 'PF009', hint = 'give at most 512, with a traceparent, or leave it out';
+  end if;
   _start.run_id := coalesce(
     _start.run_id, pgflowd._run_id_of_key(pgflowd._name_of(_start.flow_slug), _start.key), gen_random_uuid());
   perform pgflowd._check_input(_start.flow_slug, _start.input);

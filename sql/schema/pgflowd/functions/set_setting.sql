@@ -1,5 +1,6 @@
 -- set_setting(name, value, actor): changes a setting that all daemons share; returns the old value. A
--- duration is a text, as "30d" or "1h30m".
+-- duration is a text, as "30d" or "1h30m", of an hour at least, or null, for ever: so "30m", meant as months,
+-- is no order to delete nearly everything.
 -- PF020 for an unknown name, or a value that the name does not take.
 -- Called by: `pgflowd db set`; operators.   Locks: the setting's row.
 create or replace function pgflowd.set_setting(name text, value jsonb, actor text)
@@ -10,10 +11,15 @@ declare
     select case when known.words is not null
                 then jsonb_typeof(set_setting.value) = jsonb_typeof(known.preset)
                      and set_setting.value #>> '{}' = any (known.words)
-                when known.lowest is null then pgflowd._is_retention(set_setting.value)
-                else jsonb_typeof(set_setting.value) = 'number'
+                when known.lowest is not null
+                then jsonb_typeof(set_setting.value) = 'number'
                      and set_setting.value::numeric between known.lowest and known.highest
-                     and set_setting.value::numeric % 1 = 0 end
+                     and set_setting.value::numeric % 1 = 0
+                when set_setting.value = 'null' then true
+                when jsonb_typeof(set_setting.value) = 'string'  -- each unit once: no interval takes it twice
+                     and set_setting.value #>> '{}' ~ '^(?=.)(\d{1,6}(\.\d{1,6})?d)?(\d{1,6}(\.\d{1,6})?h)?(\d{1,6}(\.\d{1,6})?m)?(\d{1,6}(\.\d{1,6})?s)?(\d{1,6}(\.\d{1,6})?ms)?$'
+                then (set_setting.value #>> '{}')::interval >= interval '1 hour'
+                else false end
       from pgflowd._known_settings() as known where known.name = set_setting.name);
 begin
   if fits is not true then
