@@ -35,10 +35,10 @@ AFTER_MODES = ("completed", "ended")
 
 
 class By(TypedDict, total=False):
-    """The keywords of what somebody does to a run or a flow; both are kept with it."""
+    """Who does something, and why."""
 
-    reason: str | None  # why
-    actor: str | None  # who; by default the role that is connected
+    reason: str | None
+    actor: str | None  # by default the connected role
 
 
 class Wishes(TypedDict, total=False):

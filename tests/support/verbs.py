@@ -196,7 +196,7 @@ NO_VERBS = {
     "checkpoint_drop", "checkpoint_save", "claim", "complete", "crashed", "fail", "heartbeat",
     "release", "renew_workers", "report", "start_child", "start_runs", "tell_core", "arm", "disarm",
     "due_writers", "writers",
-    "progress", "keep_last", "add_minute", "roll_up_minutes",
+    "progress", "keep_last", "add_minute", "roll_up_minutes", "export_attempts", "export_runs",
     # the sweeper, or whoever calls it in its place
     "postpone_schedule", "process_due", "schedule_troubles", "tick",
     "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep", "tell_daemon",

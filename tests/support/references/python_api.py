@@ -83,7 +83,7 @@ def api_page() -> str:
         if title == "Define flows":
             parts += ["### Options", paragraph(_OF_OPTIONS), _options()]
         if title.startswith("Start"):
-            parts += [*_keywords(Wishes), *_keywords(By), *_keywords(RunsWanted)]
+            parts += [_line("By", By), *_keywords(Wishes), *_keywords(RunsWanted)]
     parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
     parts += ["## Test flows", paragraph(_TESTS)]
     parts += _entries({name: getattr(pgflowd.testing, name) for name in pgflowd.testing.__all__})
