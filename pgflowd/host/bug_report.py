@@ -25,18 +25,6 @@ def write_report(
     error: BaseException, args: Sequence[str], secrets: Iterable[str] = (), directory: str = ""
 ) -> Path:
     """Write a report of the error into a new file of mode 0600 and return its path."""
-    # cut twice: the second cut drops a secret that the first cut split, so redact missed it
-    text = redact(_text(error, args)[: 2 * _MAX_CHARS], secrets)[:_MAX_CHARS]
-    place = directory or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    if not (place and os.access(place, os.W_OK)):
-        place = tempfile.gettempdir()
-    handle, name = tempfile.mkstemp(prefix="pgflowd-report-", suffix=".txt", dir=place)
-    with os.fdopen(handle, "wb") as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
-    return Path(name)
-
-
-def _text(error: BaseException, args: Sequence[str]) -> str:
     quoted = [each if each.isprintable() and " " not in each else repr(each) for each in args]
     lines = [
         f"pgflowd {__version__}, Python {platform.python_version()}, {platform.platform()}",
@@ -45,4 +33,13 @@ def _text(error: BaseException, args: Sequence[str]) -> str:
         f"modules: {' '.join(sorted(name for name in sys.modules if name.startswith('pgflowd')))}",
         "",
     ]
-    return "\n".join(lines) + "".join(traceback.format_exception(error))
+    text = "\n".join(lines) + "".join(traceback.format_exception(error))
+    # cut twice: the second cut drops a secret that the first cut split, so redact missed it
+    text = redact(text[: 2 * _MAX_CHARS], secrets)[:_MAX_CHARS]
+    place = directory or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if not (place and os.access(place, os.W_OK)):
+        place = tempfile.gettempdir()
+    handle, name = tempfile.mkstemp(prefix="pgflowd-report-", suffix=".txt", dir=place)
+    with os.fdopen(handle, "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+    return Path(name)

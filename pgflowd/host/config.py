@@ -195,7 +195,27 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...] = ()) -> FileContent:
         text, remedy = "tool.pgflowd is not a table", "write [tool.pgflowd] on a line of its own"
         return FileContent(path, shown, problems=[Problem("E103", text, place, remedy)])
     given = from_document(document, lines, shown, str(path.parent.absolute()), prefix)
-    return FileContent(path, shown, given, _exposed(given, mode, shown))
+    # W110 for each secret in this file, or in a file it names, that others can read
+    problems = []
+    for each in given:
+        if not isinstance(key_of(each.path), Secret) or not isinstance(each.raw, str):
+            continue
+        ref, readable, holder = Ref(each.raw), mode & 0o004, shown
+        if ref.scheme == "file":
+            target, of_target = Path(each.base) / ref.target, 0
+            with suppress(OSError, ValueError):
+                of_target = target.stat().st_mode
+            # anything else is E107, and chmod would not help
+            readable = stat.S_ISREG(of_target) and of_target & 0o004
+            holder = one_line(str(target), 200)
+        elif ref.scheme or not secrets_in(each.raw):
+            continue
+        if readable:
+            what = "a token" if each.path[-1] == "token" else "a password"
+            text = f"{label(each.path)} holds {what} that others can read in {holder}"
+            remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
+            problems.append(Problem("W110", text, each.origin.place, remedy))
+    return FileContent(path, shown, given, problems)
 
 
 def _content(path: Path) -> tuple[int, bytes]:
@@ -238,30 +258,6 @@ def _dotted(match: re.Match[str]) -> str:
         return f"'{'.'.join(map(str, ast.literal_eval(match[0])))}'"
     except (ValueError, SyntaxError):
         return match[0]
-
-
-def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
-    """Return W110 for each secret in this file, or in a file it names, that others can read."""
-    problems = []
-    for each in given:
-        if not isinstance(key_of(each.path), Secret) or not isinstance(each.raw, str):
-            continue
-        ref, readable, holder = Ref(each.raw), mode & 0o004, shown
-        if ref.scheme == "file":
-            target, of_target = Path(each.base) / ref.target, 0
-            with suppress(OSError, ValueError):
-                of_target = target.stat().st_mode
-            # anything else is E107, and chmod would not help
-            readable = stat.S_ISREG(of_target) and of_target & 0o004
-            holder = one_line(str(target), 200)
-        elif ref.scheme or not secrets_in(each.raw):
-            continue
-        if readable:
-            what = "a token" if each.path[-1] == "token" else "a password"
-            text = f"{label(each.path)} holds {what} that others can read in {holder}"
-            remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
-            problems.append(Problem("W110", text, each.origin.place, remedy))
-    return problems
 
 
 MAX_SECRET_BYTES = 64 * 1024  # of a secret; an endless file ends here

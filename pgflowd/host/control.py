@@ -96,7 +96,16 @@ class SocketPlace:
     def _take_lock(self) -> int:
         """Lock the file at the path; a daemon that ends may have removed the one that we opened."""
         try:
-            _make_private(self._path.parent)
+            # make the runtime directory, private to us; refuse one that other users can change
+            directory = self._path.parent
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state = directory.lstat()
+            if stat.S_ISLNK(state.st_mode):
+                raise PermissionError(f"{directory} is a symlink")
+            if state.st_uid not in {0, os.geteuid()}:
+                raise PermissionError(f"{directory} belongs to another user")
+            if state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX:
+                raise PermissionError(f"{directory} can be changed by other users")
             while True:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 lock = os.open(self._lock_path, flags, 0o600)
@@ -159,18 +168,6 @@ def _remove_stale(path: Path) -> None:
         return
     except OSError as error:
         raise _path_error(error) from error
-
-
-def _make_private(directory: Path) -> None:
-    """Make the runtime directory, private to us; refuse one that other users can change."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = directory.lstat()
-    if stat.S_ISLNK(state.st_mode):
-        raise PermissionError(f"{directory} is a symlink")
-    if state.st_uid not in {0, os.geteuid()}:
-        raise PermissionError(f"{directory} belongs to another user")
-    if state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX:
-        raise PermissionError(f"{directory} can be changed by other users")
 
 
 def _path_error(error: OSError, path: str | None = None) -> SocketPathError:

@@ -132,14 +132,26 @@ class Listener:
             until = min(check_at, answer_by, poll_at, self._tell_at, self._throttle.due)
             if self._service.wait(until, [pgconn.socket]):
                 pgconn.consume_input()
-                self._read_notifications(pgconn)
+                is_due = False
+                while (notification := pgconn.notifies()) is not None:
+                    if notification.relname == b"pgflowd_due":
+                        is_due = True
+                    else:
+                        self._on_notification(notification.extra.decode("utf-8", "replace"))
+                if is_due:
+                    self._tell_sweeper()
             now = time.monotonic()
             if now >= self._tell_at:
                 self._tell_sweeper()
             for queue in self._throttle.due_queues(now):
                 self._wake(queue)
             if answer_by < float("inf") and not pgconn.is_busy():
-                _check(pgconn)
+                # read the answer of the check; raise if it is an error
+                while (result := pgconn.get_result()) is not None:
+                    if result.error_message:
+                        raise OSError(result.error_message.decode("utf-8", "replace"))
+                if pgconn.transaction_status != TransactionStatus.IDLE:
+                    raise OSError("the connection is in an unexpected state")
                 answer_by = float("inf")
             if now >= answer_by:
                 raise OSError("the server does not answer")
@@ -149,16 +161,6 @@ class Listener:
             if now >= poll_at:
                 self._wake(None)
                 poll_at = now + self._settings.worker.poll_max_s
-
-    def _read_notifications(self, pgconn: psycopg.pq.abc.PGconn) -> None:
-        is_due = False
-        while (notification := pgconn.notifies()) is not None:
-            if notification.relname == b"pgflowd_due":
-                is_due = True
-            else:
-                self._on_notification(notification.extra.decode("utf-8", "replace"))
-        if is_due:
-            self._tell_sweeper()
 
     def _tell_sweeper(self) -> None:
         """Something may be due. Tell it again if the channel is full, or if nothing is heard."""
@@ -240,12 +242,3 @@ class _Window:
 
     ends: float
     passed: int = 0
-
-
-def _check(pgconn: psycopg.pq.abc.PGconn) -> None:
-    """Read the answer of the check; raise if it is an error."""
-    while (result := pgconn.get_result()) is not None:
-        if result.error_message:
-            raise OSError(result.error_message.decode("utf-8", "replace"))
-    if pgconn.transaction_status != TransactionStatus.IDLE:
-        raise OSError("the connection is in an unexpected state")

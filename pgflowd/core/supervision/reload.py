@@ -84,7 +84,29 @@ def on_discovered(
         t.advance()
     elif t.tree.reload is ReloadState.ASKED and t.tree.phase is not DaemonPhase.STOPPING:
         t.set(reload=ReloadState.APPLIED)
-        t.do(_apply(t, workers, broken))
+        done: dict[str, list[str]] = {each.name: [] for each in fields(ReportReload)}
+        for spec in workers:
+            done[_update(t, spec)].append(spec.name)
+        ids, entries = {spec.id for spec in workers}, {each.entry for each in broken}
+        for child in t.tree.workers:
+            is_kept = (
+                child.spec.entry in entries and child.spec.fingerprint
+            ) or child.id in entries
+            if child.id not in ids and not is_kept:
+                if child.spec.fingerprint:
+                    done["gone"].append(child.spec.name)
+                _let_go(t, child)
+        for each in broken:
+            known = [
+                child for child in t.tree.workers if each.entry in (child.spec.entry, child.id)
+            ]
+            for child in known:
+                if child.state is ChildState.ASLEEP:  # no process has the old code
+                    t.park(child, each.exit)
+            if not known:
+                _park_entry(t, each)
+            done["broken"].append(each.entry)
+        t.do(ReportReload(**{name: tuple(names) for name, names in done.items()}))
         for spec in wanted:
             if not spec.is_worker:
                 _update(t, spec)
@@ -130,30 +152,6 @@ def needs_restart(old: Settings, new: Settings) -> list[str]:
     if old.supervisor.control != new.supervisor.control:
         changed.append("[supervisor] control")
     return [key.removesuffix("_s") for key in changed]
-
-
-def _apply(
-    t: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
-) -> ReportReload:
-    done: dict[str, list[str]] = {each.name: [] for each in fields(ReportReload)}
-    for spec in wanted:
-        done[_update(t, spec)].append(spec.name)
-    ids, entries = {spec.id for spec in wanted}, {each.entry for each in broken}
-    for child in t.tree.workers:
-        is_kept = (child.spec.entry in entries and child.spec.fingerprint) or child.id in entries
-        if child.id not in ids and not is_kept:
-            if child.spec.fingerprint:
-                done["gone"].append(child.spec.name)
-            _let_go(t, child)
-    for each in broken:
-        known = [child for child in t.tree.workers if each.entry in (child.spec.entry, child.id)]
-        for child in known:
-            if child.state is ChildState.ASLEEP:  # no process has the old code
-                t.park(child, each.exit)
-        if not known:
-            _park_entry(t, each)
-        done["broken"].append(each.entry)
-    return ReportReload(**{name: tuple(names) for name, names in done.items()})
 
 
 def _let_go(t: TreeTransition, child: ChildEntry) -> None:

@@ -278,8 +278,31 @@ class TreeTransition:
             else:
                 self.set(position=self.tree.position + 1)
             self._start_idle()
-        self._check_reload()
-        self._check_workers()
+        # a reload is over when every drain is; then the next one may begin
+        pending = any(each.next_spec or each.is_leaving for each in self.tree.children)
+        if self.tree.reload is ReloadState.APPLIED and not pending:
+            self.set(reload=ReloadState.NONE)
+            if self.tree.reload_again:
+                self.set(reload=ReloadState.ASKED, reload_again=False)
+                self.do(Discover())
+        # announce that the daemon is ready, or end it when no worker can start any more
+        tree = self.tree
+        workers = [each for each in tree.workers if each.state is not ChildState.DISABLED]
+        crashed = [each for each in workers if each.error and each.error.is_crash]
+        if all(each.state is ChildState.PARKED for each in workers):
+            if crashed:
+                self.give_up(crashed[-1])
+                self.advance()
+            elif not tree.was_ready:
+                self.stop_all(EXIT_CANNOT)
+                self.advance()
+        elif (
+            tree.phase is DaemonPhase.RUNNING
+            and not tree.was_ready
+            and any(each.state in {ChildState.UP, ChildState.ASLEEP} for each in workers)
+        ):
+            self.set(was_ready=True)
+            self.do(Announce(Announcement.READY))
 
     def _start_idle(self) -> None:
         for child in self.tree.children:
@@ -301,13 +324,7 @@ class TreeTransition:
                 self.start(child)
             elif child.queued_at is None:
                 self.change(child, queued_at=self.now)
-        self._ask_for_places()
-        while worker := places.to_grant(self.tree):
-            self.change(worker, wants_second=False, has_second=True)
-            self.do(SendToChild(worker.id, ConnectionGranted()))
-
-    def _ask_for_places(self) -> None:
-        """Ask workers that are up; a line that stands still holds up the start of nothing else."""
+        # ask workers that are up; a line that stands still holds up the start of nothing else
         for child in places.to_ask(self.tree, self.now):
             self.change(child, asked_at=self.now, is_asked=True)
             self.do(SendToChild(child.id, SleepIfIdle()))
@@ -316,6 +333,9 @@ class TreeTransition:
         if waiting and places.stands_still(self.tree, self.now):
             for child in waiting:
                 self.change(child, is_start_over=True)
+        while worker := places.to_grant(self.tree):
+            self.change(worker, wants_second=False, has_second=True)
+            self.do(SendToChild(worker.id, ConnectionGranted()))
 
     def _is_start_over(self, position: int) -> bool:
         children = self.tree.at_position(position)
@@ -341,32 +361,3 @@ class TreeTransition:
         for child in self.tree.children:
             if child.spec.position >= lowest and child.state is ChildState.RESTARTING:
                 self.change(child, ChildState.IDLE, is_start_over=False)
-
-    def _check_reload(self) -> None:
-        """A reload is over when every drain is; then the next one may begin."""
-        pending = any(each.next_spec or each.is_leaving for each in self.tree.children)
-        if self.tree.reload is ReloadState.APPLIED and not pending:
-            self.set(reload=ReloadState.NONE)
-            if self.tree.reload_again:
-                self.set(reload=ReloadState.ASKED, reload_again=False)
-                self.do(Discover())
-
-    def _check_workers(self) -> None:
-        """Announce that the daemon is ready, or end it when no worker can start any more."""
-        tree = self.tree
-        workers = [each for each in tree.workers if each.state is not ChildState.DISABLED]
-        crashed = [each for each in workers if each.error and each.error.is_crash]
-        if all(each.state is ChildState.PARKED for each in workers):
-            if crashed:
-                self.give_up(crashed[-1])
-                self.advance()
-            elif not tree.was_ready:
-                self.stop_all(EXIT_CANNOT)
-                self.advance()
-        elif (
-            tree.phase is DaemonPhase.RUNNING
-            and not tree.was_ready
-            and any(each.state in {ChildState.UP, ChildState.ASLEEP} for each in workers)
-        ):
-            self.set(was_ready=True)
-            self.do(Announce(Announcement.READY))

@@ -12,7 +12,7 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -162,7 +162,24 @@ class Discovery:
         now = time.monotonic()
         most = max(2, os.cpu_count() or 1)
         while self._waiting and len(self._running) < most and (self.retry_at or now) <= now:
-            self._start(self._waiting.popleft(), now)
+            entry = self._waiting.popleft()
+            limit_s = self.settings.supervisor.start_timeout_s
+            main = partial(
+                discovery.main, settings=self.settings, entry=entry, is_silent=self._is_silent
+            )
+            self.retry_at = None
+            try:
+                process = self._children.start(DISCOVERY, entry, main, limit_s=limit_s)
+            except OSError as error:
+                self._refused_at = self._refused_at or now
+                if now < self._refused_at + limit_s:
+                    self._waiting.appendleft(entry)
+                    self.retry_at = now + RETRY_S
+                else:
+                    text = f"no process could be started: {error}"
+                    self._failures[entry] = Problem("E210", text, entry)
+                continue
+            self._running[process.id] = entry
 
     def on_end(self, process: ChildProcess) -> None:
         """A process has ended, with a whole answer or not."""
@@ -204,7 +221,11 @@ class Discovery:
                 elif is_valid or not others:
                     result.flows = [each for each in result.flows if each not in others] + [flow]
             if not all(problem.is_warning for problem in problems):
-                result.broken[entry] = _broken(entry, problems)
+                # all errors of an entry as one: the first, and how many more
+                first, *rest = [problem for problem in problems if not problem.is_warning]
+                place = f"{first.place} " if first.place and first.place != entry else ""
+                more = f" (and {len(rest)} more)" if rest else ""
+                result.broken[entry] = BrokenEntry(entry, first.code, f"{place}{first.text}{more}")
             result.problems += problems
         result.problems = list(dict.fromkeys(result.problems))
         self._found.clear()  # it may be large
@@ -222,25 +243,6 @@ class Discovery:
             text = f"cannot be imported: its process sent an incomplete answer ({error})"
             return [], [Problem("E210", text, entry)]
 
-    def _start(self, entry: str, now: float) -> None:
-        limit_s = self.settings.supervisor.start_timeout_s
-        main = partial(
-            discovery.main, settings=self.settings, entry=entry, is_silent=self._is_silent
-        )
-        self.retry_at = None
-        try:
-            process = self._children.start(DISCOVERY, entry, main, limit_s=limit_s)
-        except OSError as error:
-            self._refused_at = self._refused_at or now
-            if now < self._refused_at + limit_s:
-                self._waiting.appendleft(entry)
-                self.retry_at = now + RETRY_S
-            else:
-                text = f"no process could be started: {error}"
-                self._failures[entry] = Problem("E210", text, entry)
-            return
-        self._running[process.id] = entry
-
 
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     slug, module, fingerprint, undoes = map(found.pop, ("slug", "module", "fingerprint", "undoes"))
@@ -255,11 +257,3 @@ def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:
         return Problem("E213", text, flow.place, "give one of them another slug")
     text = f"flows {other.slug} and {flow.slug} differ only in case, so they would share a queue"
     return Problem("E207", text, flow.place, "give one of them another slug")
-
-
-def _broken(entry: str, problems: Sequence[Problem]) -> BrokenEntry:
-    """Return all errors of an entry as one: the first, and how many more."""
-    first, *rest = [problem for problem in problems if not problem.is_warning]
-    place = f"{first.place} " if first.place and first.place != entry else ""
-    more = f" (and {len(rest)} more)" if rest else ""
-    return BrokenEntry(entry, first.code, f"{place}{first.text}{more}")

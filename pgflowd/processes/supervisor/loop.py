@@ -113,8 +113,30 @@ class SupervisorLoop:
         while self.code is None:
             for key, _ in self.selector.select(self._wait_s()):
                 key.data()
-            self._tick()
-        self._shut_down()
+            # do what every round does: reap, perform what is due, and report
+            for process in self.children.reap():
+                self._on_exit(process)
+            now = self.now()
+            self.children.kill_overdue(now)
+            due = next_due(self.tree)
+            if due is not None and due <= now:
+                self.happen(on_tick)
+            self.reloader.tick()
+            self.sleeping.tick()
+            if self._write_at <= now:
+                self.control.keep_socket()
+                if self.control.socket.place.is_ours:  # else the file is another daemon's
+                    self._survivors.write()
+                self._write_at = now + WRITE_INTERVAL_S
+            self.control.tick(now)
+            self.manager.tick(now)
+        # kill every process that is left (docs/background/supervision.md, rule 34), and close
+        for process in self.children.end_all(within_s=2.0):
+            self.log_child("info", "child.exited", process, reason="the daemon ends")
+        if self.control.socket.place.is_ours:
+            self._survivors.remove()
+        self.log.info("supervisor.stopped", status=self.code)
+        self.control.socket.close()
         return self.code
 
     def now(self) -> float:
@@ -139,25 +161,6 @@ class SupervisorLoop:
         within_s = None if without_limit else self.settings.supervisor.drain_timeout_s
         self.reloader.discovery.stop()
         self.happen(on_stop, drain=drain, within_s=within_s if drain else None)
-
-    def _tick(self) -> None:
-        """Do what every round does: reap, perform what is due, and report."""
-        for process in self.children.reap():
-            self._on_exit(process)
-        now = self.now()
-        self.children.kill_overdue(now)
-        due = next_due(self.tree)
-        if due is not None and due <= now:
-            self.happen(on_tick)
-        self.reloader.tick()
-        self.sleeping.tick()
-        if self._write_at <= now:
-            self.control.keep_socket()
-            if self.control.socket.place.is_ours:  # else the file is another daemon's
-                self._survivors.write()
-            self._write_at = now + WRITE_INTERVAL_S
-        self.control.tick(now)
-        self.manager.tick(now)
 
     def _on_exit(self, process: ChildProcess) -> None:
         if process.kind is DISCOVERY:
@@ -306,15 +309,6 @@ class SupervisorLoop:
                 self.log.info("supervisor.task", child=process.id, **task)
             send_signal(process.pid, signal.SIGUSR1)
 
-    def _shut_down(self) -> None:
-        """Kill every process that is left (docs/background/supervision.md, rule 34), and close."""
-        for process in self.children.end_all(within_s=2.0):
-            self.log_child("info", "child.exited", process, reason="the daemon ends")
-        if self.control.socket.place.is_ours:
-            self._survivors.remove()
-        self.log.info("supervisor.stopped", status=self.code)
-        self.control.socket.close()
-
 
 # Makes a process the supervisor (socket, log, rights), then starts its loop.
 #
@@ -358,7 +352,21 @@ def serve(
     path = Path(control_path(settings)).absolute()
     control = ControlSocket(path)
     log = open_log(settings.logging, process="supervisor", name=settings.pgflowd.name)
-    _prepare_process(settings.pgflowd.name)
+    # what all children share is loaded here: after an upgrade on disk no child mixes two versions
+    for module in SHARED_MODULES:
+        importlib.import_module(module)
+    read_all()
+    # failures of connections are logged by their callers
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    gc.collect()
+    gc.freeze()  # no collection touches these pages, so they stay shared
+    setproctitle.setproctitle(f"{settings.pgflowd.name}: supervisor")
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        faulthandler.enable()
+    become_subreaper()
+    hide_memory()
     log.info("supervisor.started", version=__version__, control=str(path), config=settings.file)
     if os.geteuid() == 0:
         log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
@@ -380,24 +388,3 @@ def serve(
     for problem in settings.warnings:
         supervisor.log_problem(problem)
     return supervisor.run()
-
-
-def _prepare_process(name: str) -> None:
-    """Set the rights and title of a supervisor, and load what all children share.
-
-    What is loaded here cannot change: after an upgrade on disk no child mixes two versions.
-    """
-    for module in SHARED_MODULES:
-        importlib.import_module(module)
-    read_all()
-    # failures of connections are logged by their callers
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())
-    gc.collect()
-    gc.freeze()  # no collection touches these pages, so they stay shared
-    setproctitle.setproctitle(f"{name}: supervisor")
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(ValueError, OSError, AttributeError):
-        faulthandler.enable()
-    become_subreaper()
-    hide_memory()

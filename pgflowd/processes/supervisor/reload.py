@@ -33,7 +33,6 @@ from pgflowd.core.supervision.tree import (
     ChildState,
     DaemonPhase,
     ServedFlow,
-    Tree,
     with_versions,
 )
 from pgflowd.core.text import did_you_mean
@@ -131,21 +130,18 @@ class Reloader:
         self._changed = [flow.code for flow in changed]
         self._others = [flow.code for flow in others]
         if self._next_settings.pgflowd.definitions != "recreate" and (changed or others):
-            self._check()
+            # ask the database, in a process of its own (`processes.discovery`), whether flows whose
+            # shape has changed can be served, and other versions, before workers are replaced
+            settings = self._next_settings
+            limit_s = settings.database.connect_timeout_s + settings.database.statement_timeout_s
+            codes = [*self._changed, *self._others]
+            main = partial(discovery.check_definitions, settings=settings, codes=codes)
+            try:
+                self._supervisor.children.start(CHECK, "", main, limit_s=limit_s)
+            except OSError as error:
+                self._on_check_failed(f"no process could be started: {error}")
         else:
             self._take({}, {})
-
-    def _check(self) -> None:
-        """Ask the database, in a process of its own (`processes.discovery`), whether flows whose
-        shape has changed can be served, and other versions, before their workers are replaced."""
-        settings = self._next_settings
-        limit_s = settings.database.connect_timeout_s + settings.database.statement_timeout_s
-        codes = [*self._changed, *self._others]
-        main = partial(discovery.check_definitions, settings=settings, codes=codes)
-        try:
-            self._supervisor.children.start(CHECK, "", main, limit_s=limit_s)
-        except OSError as error:
-            self._on_check_failed(f"no process could be started: {error}")
 
     def on_check_ended(self, process: ChildProcess) -> None:
         """The process has ended, with a whole answer or not."""
@@ -210,7 +206,16 @@ class Reloader:
         errors = [problem for problem in problems if not problem.is_warning]
         errors += [Problem(each.code, each.text) for each in kept]
         status, settings = supervisor.status, self._next_settings
-        status.warnings = self._warnings + _still_running(supervisor.tree, broken)
+        # a warning per broken entry whose worker still has the old code
+        idle = {ChildState.PARKED, ChildState.DISABLED}
+        workers = [each for each in supervisor.tree.workers if each.state not in idle]
+        running = {name for each in workers for name in (each.spec.entry, each.id)}
+        text = "cannot be served as it is, and its worker has the old code until it ends"
+        status.warnings = self._warnings + [
+            Problem(each.code, f"{each.entry} {text}: {each.text}", None, "pgflowd reload")
+            for each in broken
+            if each.entry in running
+        ]
         status.answer = self._warnings + errors
         without = {each.entry for each in broken}
         self._flows = [*flows, *(flow for flow in self._flows if flow.entry in without)]
@@ -287,19 +292,6 @@ def _refused(problem: Problem) -> Problem:
     """Return how the status shows a refused reload."""
     text = f"a reload was refused: {problem.place or ''} {problem.text}".replace("  ", " ")
     return Problem(problem.code, text, None, problem.next or "pgflowd reload")
-
-
-def _still_running(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Problem]:
-    """Return a warning per broken entry whose worker still has the old code."""
-    idle = {ChildState.PARKED, ChildState.DISABLED}
-    workers = [each for each in tree.workers if each.state not in idle]
-    running = {name for each in workers for name in (each.spec.entry, each.id)}
-    text = "cannot be served as it is, and its worker has the old code until it ends"
-    return [
-        Problem(each.code, f"{each.entry} {text}: {each.text}", None, "pgflowd reload")
-        for each in broken
-        if each.entry in running
-    ]
 
 
 def _unknown_flows(

@@ -186,7 +186,14 @@ class DueWork:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
         self._undos.clear()  # notices of a call that was rolled back do not count
         look, failure = self._process(conn)
-        self._log_undos()
+        for told in self._undos:
+            status = told.pop("status")
+            self.counters.count(UNDO_RUNS, told["flow"], status)
+            if status == RunStatus.UNDONE:
+                self._log.info(f"run.{status}", **told)
+            else:
+                remedy = f"`pgflowd runs undo {short_id(told['run'])} --again` undoes what is left"
+                self._log.warning(f"run.{status}", next=remedy, **told)
         done, next_s = look.done, look.next_s
         if look.has_ticks:
             ticked, again_s = 0, LOCKED_S
@@ -253,13 +260,3 @@ class DueWork:
         look: DueLook = self._execute(conn, process_due(state.portion.size, kind))
         state.succeeded(time.monotonic())
         return look
-
-    def _log_undos(self) -> None:
-        for told in self._undos:
-            status = told.pop("status")
-            self.counters.count(UNDO_RUNS, told["flow"], status)
-            if status == RunStatus.UNDONE:
-                self._log.info(f"run.{status}", **told)
-            else:
-                remedy = f"`pgflowd runs undo {short_id(told['run'])} --again` undoes what is left"
-                self._log.warning(f"run.{status}", next=remedy, **told)

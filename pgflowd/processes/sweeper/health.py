@@ -96,7 +96,13 @@ class DatabaseHealth:
         self._looked_at = time.monotonic()
         self._sweeper.rest(SweeperPart.HEALTH)
         with self._sweeper.link.limited(conn), translated(conn):
-            problems = [*self._measure(conn), *self._core(conn), *_obstacles(conn), *others]
+            # find out, now and then, whether another program has replaced functions of ours
+            if time.monotonic() >= self._core_at:
+                functions = replaced_functions(conn)
+                execute(conn, tell_core(functions))
+                self._core_at = time.monotonic() + CORE_PAUSE_S
+                self._core_problem = [replaced_problem(functions)] if functions else []
+            problems = [*self._measure(conn), *self._core_problem, *_obstacles(conn), *others]
         known = {each.code for each in self._problems}
         for problem in problems:
             if problem.code not in known:
@@ -134,15 +140,6 @@ class DatabaseHealth:
         if self._is_exposed:
             problems.append(Problem("W316", EXPOSED, "database", EXPOSED_NEXT))
         return problems
-
-    def _core(self, conn: psycopg.Connection[Any]) -> list[Problem]:
-        """Find out, now and then, whether another program has replaced functions of ours."""
-        if time.monotonic() >= self._core_at:
-            functions = replaced_functions(conn)
-            execute(conn, tell_core(functions))
-            self._core_at = time.monotonic() + CORE_PAUSE_S
-            self._core_problem = [replaced_problem(functions)] if functions else []
-        return self._core_problem
 
 
 _CLOCK_QUERY = """

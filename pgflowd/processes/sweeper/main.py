@@ -163,7 +163,30 @@ class Sweeper:
             self.service.wait(min(self._at(work) for work in self._works))
             now = time.monotonic()
             while self.service.orders:
-                self._obey(self.service.orders.popleft(), now)
+                # note an order; it is carried out when it is due
+                order = self.service.orders.popleft()
+                if isinstance(order, msg.WorkerStarted):
+                    self._workers[order.worker_id] = None
+                elif isinstance(order, msg.WorkerStopped | msg.WorkerEnded):
+                    self._workers.pop(order.worker_id, None)
+                if isinstance(order, msg.WorkerEnded):
+                    self._recovery.worker_ended(order.worker_id, now)
+                elif isinstance(order, msg.Asleep):
+                    self._sleepers.queues.add(order, now)
+                elif isinstance(order, msg.Awake):
+                    self._sleepers.queues.remove(order.queue)
+                elif isinstance(order, msg.LookAtQueues):
+                    self._sleepers.queues.look_at_all(now)
+                elif isinstance(order, msg.LookAtVersions):
+                    self.parts[SweeperPart.VERSIONS].at = now
+                elif isinstance(order, msg.LookAtDue):
+                    self._due.looks.rung(now)
+                elif isinstance(order, msg.LookAtDaemons):
+                    self._row.times.looked_at(now)
+                elif isinstance(order, msg.StatusPart):
+                    self._row.receive(order)
+                elif isinstance(order, msg.ConnectionRefused):
+                    self._health.on_refused(now)
             for work in self._works:
                 if self._at(work) <= time.monotonic():
                     self._do(work, conn)
@@ -212,31 +235,6 @@ class Sweeper:
         fields = {"part": part.value, "code": known["code"], "error": text, "next": known["next"]}
         self.log.write("debug" if is_known else level, "sweeper.failed", **fields)
         return known
-
-    def _obey(self, order: msg.Message, now: float) -> None:
-        """Note an order; it is carried out when it is due."""
-        if isinstance(order, msg.WorkerStarted):
-            self._workers[order.worker_id] = None
-        elif isinstance(order, msg.WorkerStopped | msg.WorkerEnded):
-            self._workers.pop(order.worker_id, None)
-        if isinstance(order, msg.WorkerEnded):
-            self._recovery.worker_ended(order.worker_id, now)
-        elif isinstance(order, msg.Asleep):
-            self._sleepers.queues.add(order, now)
-        elif isinstance(order, msg.Awake):
-            self._sleepers.queues.remove(order.queue)
-        elif isinstance(order, msg.LookAtQueues):
-            self._sleepers.queues.look_at_all(now)
-        elif isinstance(order, msg.LookAtVersions):
-            self.parts[SweeperPart.VERSIONS].at = now
-        elif isinstance(order, msg.LookAtDue):
-            self._due.looks.rung(now)
-        elif isinstance(order, msg.LookAtDaemons):
-            self._row.times.looked_at(now)
-        elif isinstance(order, msg.StatusPart):
-            self._row.receive(order)
-        elif isinstance(order, msg.ConnectionRefused):
-            self._health.on_refused(now)
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
         self._due.ticks.check(conn)
