@@ -36,7 +36,7 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.config import control_path, read
 from pgflowd.host.control import SocketInUse, SocketPathError, SocketPlace
 from pgflowd.host.logs import Log
-from pgflowd.host.process_use import ProcessUse
+from pgflowd.host.process_tree import ProcessUse
 from pgflowd.processes.service import Service, StopRequested
 
 KEPT_S = 1.0  # an answer of the supervisor

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
-from pgflowd.host.process_use import ProcessUse
+from pgflowd.host.process_tree import ProcessUse
 from pgflowd.testing.until import until
 
 BURN = """

@@ -305,7 +305,7 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
         raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
     if metrics and not check:
         from pgflowd.core.metrics.exposition import exposition
-        from pgflowd.host.process_use import ProcessUse
+        from pgflowd.host.process_tree import ProcessUse
 
         numbers = daemon_client.ask(app, "metrics")
         text = exposition(numbers, ProcessUse().of(numbers["status"]))  # with all histograms

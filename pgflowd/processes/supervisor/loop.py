@@ -6,7 +6,7 @@ and for the nearest deadline. Each becomes an event for `core.supervision`, whos
 performed here; each action that docs/background/supervision.md, rule 49, names is a log record. It
 imports no user code and holds no database connection, so neither can end it. Its parts are
 `children` (processes), `inbox` (their messages, and workers that sleep), `reload` (discovery and
-reload), `control` (control socket), and `status` (status and service manager).
+reload), and `status` (status, service manager and control socket).
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ from pgflowd.processes.supervisor.children import (
     policy_of,
     single_specs,
 )
-from pgflowd.processes.supervisor.control import ControlServer
 from pgflowd.processes.supervisor.inbox import Inbox, SleepingWorkers
 from pgflowd.processes.supervisor.reload import Reloader
-from pgflowd.processes.supervisor.status import ServiceManager, StatusReporter
+from pgflowd.processes.supervisor.status import ControlServer, ServiceManager, StatusReporter
 
 P = ParamSpec("P")
 WRITE_INTERVAL_S = 2.0  # of the processes that a next start would kill
