@@ -128,18 +128,31 @@ class SocketPlace:
         os.close(self._lock)
 
     def _listen(self) -> tuple[socket.socket, tuple[int, int] | None]:
-        _remove_stale(self._path)
+        """Listen in place of a socket on which nobody listens; refuse anything else."""
+        path = self._path
+        try:
+            mode = path.lstat().st_mode
+            if not stat.S_ISSOCK(mode):
+                text = f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'a pipe or device')}"
+                raise SocketPathError(f"{text}, not the socket of a daemon", is_taken=True)
+            if is_listening(path):
+                raise SocketPathError(f"another program listens at {path}", is_taken=True)
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _path_error(error) from error
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         before = os.umask(0o177)
         try:
-            listener.bind(str(self._path))
+            listener.bind(str(path))
         except OSError as error:
             listener.close()
-            raise _path_error(error, str(self._path)) from error
+            raise _path_error(error, str(path)) from error
         finally:
             os.umask(before)
         listener.listen(self._backlog)
-        return listener, _inode_of(self._path)
+        return listener, _inode_of(path)
 
 
 def is_listening(path: Path) -> bool:
@@ -152,22 +165,6 @@ def is_listening(path: Path) -> bool:
         except OSError:  # its queue is full, it is of another type, or we may not connect
             return True
     return True
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens; refuse anything else."""
-    try:
-        mode = path.lstat().st_mode
-        if not stat.S_ISSOCK(mode):
-            kind = _KINDS.get(stat.S_IFMT(mode), "a pipe or device")
-            raise SocketPathError(f"{path} is {kind}, not the socket of a daemon", is_taken=True)
-        if is_listening(path):
-            raise SocketPathError(f"another program listens at {path}", is_taken=True)
-        path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _path_error(error) from error
 
 
 def _path_error(error: OSError, path: str | None = None) -> SocketPathError:

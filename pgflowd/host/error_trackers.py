@@ -66,8 +66,12 @@ class ErrorTracker:
             yield
             return
         with sdk.isolation_scope() as scope:
-            for name, value in _tags(attempt).items():
-                scope.set_tag(f"pgflow.{name}", value)
+            scope.set_tag("pgflow.flow", attempt.flow_slug)
+            scope.set_tag("pgflow.step", attempt.step_slug)
+            scope.set_tag("pgflow.run", attempt.run_id)
+            scope.set_tag("pgflow.attempt", str(attempt.attempt))
+            if attempt.traceparent:
+                scope.set_tag("pgflow.trace", attempt.traceparent.split("-")[1])
             yield
 
     def capture(
@@ -92,15 +96,3 @@ class ErrorTracker:
         if sdk is not None:
             with contextlib.suppress(Exception):
                 sdk.flush(timeout=FLUSH_S)
-
-
-def _tags(attempt: TrackedAttempt) -> dict[str, str]:
-    tags = {
-        "flow": attempt.flow_slug,
-        "step": attempt.step_slug,
-        "run": attempt.run_id,
-        "attempt": str(attempt.attempt),
-    }
-    if attempt.traceparent:
-        tags["trace"] = attempt.traceparent.split("-")[1]
-    return tags

@@ -241,16 +241,6 @@ class SurvivorFile:
 
     def kill_survivors(self) -> list[ProcessStat]:
         """Kill what an earlier daemon left running, and return it."""
-        survivors = self._survivors()
-        killed = {stat.pid: stat for stat in survivors}
-        for session in {stat.session for stat in survivors} - {os.getsid(0)}:
-            killed |= {stat.pid: stat for stat in in_session(session)}
-            kill_session(session)
-        for stat in survivors:
-            send_signal(stat.pid, signal.SIGKILL)
-        return list(killed.values())
-
-    def _survivors(self) -> list[ProcessStat]:
         try:
             written = json.loads(self._path.read_text())
             if written["boot"] != _boot_id():
@@ -260,7 +250,14 @@ class SurvivorFile:
             return []
         alive = [stat for stat in (read_stat(pid) for pid, _ in known) if stat is not None]
         ours = [stat for stat in alive if (stat.pid, stat.started_ticks) in known]
-        return [stat for stat in ours if not stat.is_zombie and stat.pid != os.getpid()]
+        survivors = [stat for stat in ours if not stat.is_zombie and stat.pid != os.getpid()]
+        killed = {stat.pid: stat for stat in survivors}
+        for session in {stat.session for stat in survivors} - {os.getsid(0)}:
+            killed |= {stat.pid: stat for stat in in_session(session)}
+            kill_session(session)
+        for stat in survivors:
+            send_signal(stat.pid, signal.SIGKILL)
+        return list(killed.values())
 
 
 def _boot_id() -> str:

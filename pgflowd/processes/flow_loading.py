@@ -168,6 +168,11 @@ def _import(name: str) -> ModuleType:
 
 def _failed(name: str, error: BaseException, why: str) -> FlowError:
     remedy = None
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    place = f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else name
+    text = "\n".join([_error_text(error), *(frame.line or "" for frame in own)])
+    hidden = [each for each in sorted(_hidden) if re.search(rf"\b{each}\b", text)]
     if isinstance(error, ModuleNotFoundError) and error.name:
         is_own = name == error.name or name.startswith(f"{error.name}.")
         remedy = (
@@ -175,22 +180,14 @@ def _failed(name: str, error: BaseException, why: str) -> FlowError:
             if is_own
             else "install it in the Python environment of pgflowd"
         )
-    elif hidden := _hidden_variable(error):
-        why += f"; the variable {hidden} is a secret of the daemon, hidden from flows"
+    elif hidden:
+        why += f"; the variable {hidden[0]} is a secret of the daemon, hidden from flows"
         remedy = "use ctx.conn() or Client() in handlers, or set another variable"
     elif isinstance(error, KeyError):
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__") == os.__name__:  # `os.environ` raised it
             remedy = f"set the variable {error.args[0]} where the daemon starts"
-    return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
-
-
-def _hidden_variable(error: BaseException) -> str | None:
-    """The hidden variable that the error or one of its calls in the user's code names, if any."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame.line or "" for frame in frames if not is_library(frame.filename)]
-    text = "\n".join([_error_text(error), *own])
-    return next((name for name in sorted(_hidden) if re.search(rf"\b{name}\b", text)), None)
+    return _error("E210", f"cannot be imported: {why}", place, remedy)
 
 
 def _flow_named(module: ModuleType, attribute: str) -> Flow:
@@ -227,13 +224,6 @@ def _error_text(error: BaseException) -> str:
     except Exception:
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}"
-
-
-def _place(error: BaseException) -> str | None:
-    """Return the last line of user code in the traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not is_library(frame.filename)]
-    return f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else None
 
 
 def _file_of(module: ModuleType) -> str | None:

@@ -274,7 +274,17 @@ def _on_exit_of_one(t: TreeTransition, child: ChildEntry, exit: ChildExit) -> No
         t.start(t.change(child, ChildState.RESTARTING, is_start_over=True))
         return
     if exit.kind is ExitKind.ASLEEP and child.sleep is not None:
-        _fall_asleep(t, _with_reset_delays(t, child), child.sleep)
+        # it has ended as it said it would; one that was woken meanwhile starts again
+        asleep = t.change(
+            _with_reset_delays(t, child),
+            ChildState.ASLEEP,
+            is_start_over=True,
+            sleep=child.sleep,
+            asleep_at=t.now,
+            due_at=child.sleep.next_due_at,
+        )
+        if child.is_woken:
+            wake(t, asleep, WakeCause.NOTIFICATION)
         return
     retry_at = t.now + PARKED_RETRY_S
     if exit.kind is ExitKind.CANNOT_START:
@@ -289,20 +299,6 @@ def _on_exit_of_one(t: TreeTransition, child: ChildEntry, exit: ChildExit) -> No
     child = t.change(child, is_start_over=True, due_at=t.now + delay_s)
     if delay_s == 0:
         t.start(child)
-
-
-def _fall_asleep(t: TreeTransition, child: ChildEntry, message: FallingAsleep) -> None:
-    """A worker has ended as it said it would; one that was woken meanwhile starts again."""
-    asleep = t.change(
-        child,
-        ChildState.ASLEEP,
-        is_start_over=True,
-        sleep=message,
-        asleep_at=t.now,
-        due_at=message.next_due_at,
-    )
-    if child.is_woken:
-        wake(t, asleep, WakeCause.NOTIFICATION)
 
 
 def _count_restart(

@@ -272,7 +272,11 @@ class Reloader:
         for problem in problems:
             supervisor.log_problem(problem)
         supervisor.control.report_refused(problems)
-        supervisor.status.warnings = [_refused(problem) for problem in problems]
+        shown = [f"a reload was refused: {each.place or ''} {each.text}" for each in problems]
+        supervisor.status.warnings = [
+            Problem(each.code, text.replace("  ", " "), None, each.next or "pgflowd reload")
+            for each, text in zip(problems, shown, strict=True)
+        ]
         if supervisor.tree.phase is DaemonPhase.DISCOVERING:
             supervisor.code = EXIT_CANNOT
         else:
@@ -286,12 +290,6 @@ def _all_disabled(settings: Settings, flows: Sequence[ServedFlow]) -> list[Probl
     text = f"no flow is enabled: {', '.join(flow.slug for flow in flows[:5])}"
     first = f"set enabled = true in [flows.{flows[0].slug}]"
     return [Problem("E111", text, settings.file, first)]
-
-
-def _refused(problem: Problem) -> Problem:
-    """Return how the status shows a refused reload."""
-    text = f"a reload was refused: {problem.place or ''} {problem.text}".replace("  ", " ")
-    return Problem(problem.code, text, None, problem.next or "pgflowd reload")
 
 
 def _unknown_flows(
