@@ -253,15 +253,16 @@ class ControlSocket:
         """Serve requests from now on: `serve` gets a client, its command and the arguments. The
         loop of the selector calls the data of each key that is ready."""
         self._selector, self._serve = selector, serve
-        selector.register(self.place.listener, selectors.EVENT_READ, self._accept)
+        self._attend_listener()
 
     def renew(self) -> None:
         """Make the socket again. SocketInUse, SocketPathError: somebody else is there."""
-        self._selector.unregister(self.place.listener)
+        if self.place.listener in self._selector.get_map():
+            self._selector.unregister(self.place.listener)
         try:
             self.place.renew()
         finally:
-            self._selector.register(self.place.listener, selectors.EVENT_READ, self._accept)
+            self._attend_listener()
 
     @property
     def due(self) -> float | None:
@@ -288,18 +289,29 @@ class ControlSocket:
         self.place.leave()
 
     def _accept(self) -> None:
-        """Accept clients; refuse other users, and any client while MAX_CLIENTS are served."""
+        """Accept clients, and refuse other users; while MAX_CLIENTS are served the others wait."""
         with contextlib.suppress(OSError):  # no client waits, or no descriptor is left
-            while True:
+            while len(self.clients) < MAX_CLIENTS:
                 connection, _ = self.place.listener.accept()
                 connection.setblocking(False)
-                if len(self.clients) >= MAX_CLIENTS or not _is_ours(connection):
+                if not _is_ours(connection):
                     connection.close()
                     continue
                 client = ControlClient(connection, time.monotonic() + CLIENT_LIMIT_S)
                 self.clients.append(client)
                 read = partial(self._read, client)
                 self._selector.register(connection, selectors.EVENT_READ, read)
+        self._attend_listener()
+
+    def _attend_listener(self) -> None:
+        """Accept clients while there is room for one."""
+        has_room = len(self.clients) < MAX_CLIENTS
+        if has_room == (self.place.listener in self._selector.get_map()):
+            return
+        if has_room:
+            self._selector.register(self.place.listener, selectors.EVENT_READ, self._accept)
+        else:
+            self._selector.unregister(self.place.listener)
 
     def _read(self, client: ControlClient) -> None:
         """Serve a request once it is complete. A bad one is answered here."""
@@ -347,6 +359,7 @@ class ControlSocket:
             self.clients.remove(client)
             self._selector.unregister(client.socket)
             client.socket.close()
+            self._attend_listener()
 
 
 def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:

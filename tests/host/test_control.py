@@ -55,9 +55,8 @@ def served(desk):
         desk.answer(client, {"asked": command, **arguments})
 
     def turn(within_s):
-        ready = [key for key, _ in selector.select(within_s)]
-        for key in sorted(ready, key=lambda each: each.fileobj is desk.place.listener):
-            key.data()  # who has gone makes room before others come
+        for key, _ in selector.select(within_s):
+            key.data()
 
     desk.attend(selector, serve)
     return turn
