@@ -72,7 +72,7 @@ _NOT_MADE = {"Context", "Suspended"}  # by users
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NOTES = {"Annotated", "Hidden", "Inline"}
 _ALIASES = {name: getattr(documents, name) for name in ("FlowSlug", "StepSlug", "TaskIndex")}
-_ONLY_OURS = {"to_json", "spec", "shape", "steps", "path", "full_name", "took_s"}
+_ONLY_OURS = {"to_json", "spec", "shape", "written", "steps", "path", "picture", "took_s"}
 
 
 def api_page() -> str:
