@@ -20,7 +20,7 @@ import click
 from pgflowd import db
 from pgflowd.cli.app import App
 from pgflowd.core import lookup
-from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents import TaskKey
 from pgflowd.errors import AccessDenied, UnknownFlow
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@ The statuses of runs, steps, tasks, attempts, children and daemons, and how scre
 
 A status is a string with the value of its word, so rows, JSON documents and code compare it
 directly. `mark` is its sign on a screen: never colour alone, since each status also has a sign, and
-its word is next to it. `is_end` says whether nothing follows. The states of a child and their
-moves belong to `core.supervision.tree`; this module has only their signs.
+its word is next to it. `is_end` says whether nothing follows. The moves between the states of a
+child belong to `core.supervision.tree`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,34 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from pgflowd.core.supervision.tree import ChildState
+
+class ChildState(StrEnum):
+    """The state of a child."""
+
+    IDLE = "idle"  # no process; it starts when its position does
+    STARTING = "starting"
+    UP = "up"
+    RESTARTING = "restarting"  # no process; it waits for its delay
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    ASLEEP = "asleep"  # no process: it had nothing to do, and starts when there is work
+    PARKED = "failed"
+    DISABLED = "disabled"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process."""
+        return self in {
+            ChildState.STARTING,
+            ChildState.UP,
+            ChildState.DRAINING,
+            ChildState.STOPPING,
+        }
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it was given up, or is not wanted."""
+        return self in {ChildState.PARKED, ChildState.DISABLED}
 
 
 class Mark(NamedTuple):

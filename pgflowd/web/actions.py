@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
 from pgflowd.core import verbs
-from pgflowd.core.documents import Hidden, encoded
-from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents import Hidden, TaskKey, encoded
 from pgflowd.core.documents.runs import FailedAttempt, ListedRun, Run
 from pgflowd.core.documents.waits import HeldTask
 from pgflowd.core.json import decode, encode

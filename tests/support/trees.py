@@ -7,6 +7,7 @@ from typing import Any
 
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.settings.sections import WorkerSettings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision import decide, reload
 from pgflowd.core.supervision.kinds import HTTP, SINGLE_KINDS, WORKER
 from pgflowd.core.supervision.transition import (
@@ -16,15 +17,7 @@ from pgflowd.core.supervision.transition import (
     StartChild,
     TreeTransition,
 )
-from pgflowd.core.supervision.tree import (
-    ChildExit,
-    ChildSpec,
-    ChildState,
-    ExitKind,
-    Policy,
-    Tree,
-    new_tree,
-)
+from pgflowd.core.supervision.tree import ChildExit, ChildSpec, ExitKind, Policy, Tree, new_tree
 
 CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
 ASKED = ChildExit(ExitKind.CRASH, "exit code 0")

@@ -10,6 +10,7 @@ import pytest
 
 import pgflowd
 from pgflowd.core.statuses import (
+    ChildState,
     DaemonState,
     Mark,
     Marks,
@@ -20,7 +21,6 @@ from pgflowd.core.statuses import (
     TaskStatus,
     child_mark,
 )
-from pgflowd.core.supervision.tree import ChildState
 
 PACKAGE = Path(pgflowd.__file__).parent
 KINDS = (RunStatus, StepStatus, TaskStatus, Outcome)

@@ -29,6 +29,7 @@ from support.trees import (
 )
 
 from pgflowd.core.messages import Drain, Failed, Leaving
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.decide import next_due
 from pgflowd.core.supervision.kinds import DISCOVERY
 from pgflowd.core.supervision.reload import BrokenEntry
@@ -45,7 +46,6 @@ from pgflowd.core.supervision.tree import (
     MOVES,
     Announcement,
     ChildSpec,
-    ChildState,
     DaemonPhase,
     ExitKind,
     Policy,

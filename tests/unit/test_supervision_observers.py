@@ -29,7 +29,8 @@ from support.trees import (
     worker,
 )
 
-from pgflowd.core.supervision.tree import ChildState, DaemonPhase
+from pgflowd.core.statuses import ChildState
+from pgflowd.core.supervision.tree import DaemonPhase
 
 UP, PARKED, RESTARTING = ChildState.UP, ChildState.PARKED, ChildState.RESTARTING
 IN_USE = replace(CANNOT, code="E504", reason="127.0.0.1:7461 is in use")

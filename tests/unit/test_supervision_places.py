@@ -35,10 +35,11 @@ from pgflowd.core.messages import (
     StayingAwake,
 )
 from pgflowd.core.server_connections import automatic_budget
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.decide import WakeCause, next_due
 from pgflowd.core.supervision.transition import SendToChild, StartChild
-from pgflowd.core.supervision.tree import ChildState, DaemonPhase
+from pgflowd.core.supervision.tree import DaemonPhase
 
 A, B, C, D = (f"worker {slug}" for slug in "abcd")
 

@@ -35,6 +35,7 @@ from support.trees import (
 )
 
 from pgflowd.core.messages import Drain, FallingAsleep
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.decide import WakeCause, next_due
 from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.transition import (
@@ -46,7 +47,7 @@ from pgflowd.core.supervision.transition import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
+from pgflowd.core.supervision.tree import Announcement, DaemonPhase
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper", "http"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]

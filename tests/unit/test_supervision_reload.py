@@ -26,6 +26,7 @@ from support.trees import (
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import LISTENER
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -35,7 +36,7 @@ from pgflowd.core.supervision.reload import (
     with_policy,
 )
 from pgflowd.core.supervision.transition import Discover, End, ReportReload
-from pgflowd.core.supervision.tree import ChildSpec, ChildState, DaemonPhase, Policy
+from pgflowd.core.supervision.tree import ChildSpec, DaemonPhase, Policy
 
 
 def reloaded(tree, *wanted, broken=(), now=1.0):

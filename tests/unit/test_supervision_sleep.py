@@ -33,11 +33,11 @@ from support.trees import (
 
 from pgflowd.core.documents.daemon_status import state_of as daemon_state
 from pgflowd.core.messages import FallingAsleep
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.statuses import ChildState, DaemonState
 from pgflowd.core.supervision.decide import WakeCause, next_due
 from pgflowd.core.supervision.reload import BrokenEntry, ReloadResult, reloaded_flows
 from pgflowd.core.supervision.transition import MAX_STARTING
-from pgflowd.core.supervision.tree import ChildState, ExitKind, classify_exit
+from pgflowd.core.supervision.tree import ExitKind, classify_exit
 
 ID = "worker a"
 HOUR_S = 3600.0

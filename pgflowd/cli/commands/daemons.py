@@ -35,9 +35,8 @@ from pgflowd.core.documents.daemon_status import status_without_daemon
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import find_daemon, find_worker, run_id_of
-from pgflowd.core.statuses import DaemonState, DatabaseState
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision.reload import ReloadedFlow, ReloadResult
-from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import short_id
 from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.errors import AccessDenied, PgflowdError, Problem, RunError, Unreachable

@@ -34,8 +34,8 @@ from pgflowd.cli.terminal.list_view import print_dead, print_tasks
 from pgflowd.cli.terminal.texts import print_list
 from pgflowd.cli.verbs import command_of
 from pgflowd.core import verbs
-from pgflowd.core.documents import Inline
-from pgflowd.core.documents.flows import StalledTask, StalledTasks, TaskKey
+from pgflowd.core.documents import Inline, TaskKey
+from pgflowd.core.documents.flows import StalledTask, StalledTasks
 from pgflowd.core.documents.history import DeadLetter
 from pgflowd.core.documents.waits import HeldTask, OpenTask, ReportedTask
 from pgflowd.core.exit_codes import ExitCode

@@ -30,7 +30,7 @@ import click
 from pgflowd.cli.app import App
 from pgflowd.cli.commands.web import INSTALL, is_installed
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.text import counted, duration
 from pgflowd.host import control
 from pgflowd.host.fork import set_death_signal

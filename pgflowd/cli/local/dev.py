@@ -44,9 +44,8 @@ from pgflowd.core.definition.shape import changes_between, undoable
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.failure import last_calls
 from pgflowd.core.settings.rules import missing_flows
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.statuses import ChildState, RunStatus
 from pgflowd.core.supervision.reload import ReloadResult
-from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.db import schema
 from pgflowd.db.connection import connect

@@ -18,9 +18,8 @@ from pgflowd.cli.terminal.texts import list_lines
 from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
 from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState, Marks, child_mark
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind
-from pgflowd.core.supervision.tree import ChildState
 from pgflowd.core.text import counted, duration, short_id
 
 FLOW_COLUMNS = (

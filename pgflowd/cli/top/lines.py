@@ -30,8 +30,7 @@ from pgflowd.core.documents.columns import ListColumn
 from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
 from pgflowd.core.documents.flows import ListedFlow, RunBucket
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import DaemonState, Marks
-from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.statuses import ChildState, DaemonState, Marks
 from pgflowd.core.text import between, duration, short_id
 
 SORTS = {

@@ -29,6 +29,7 @@ from typing import (
     get_type_hints,
     is_typeddict,
 )
+from uuid import UUID
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
@@ -51,6 +52,14 @@ class Words(tuple[str, ...]):
     """The texts that a field may have."""
 
     __slots__ = ()
+
+
+class TaskKey(NamedTuple):
+    """The identity of a task."""
+
+    run_id: UUID
+    step_slug: StepSlug
+    task_index: TaskIndex
 
 
 class DocumentOf(NamedTuple):

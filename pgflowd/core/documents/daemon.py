@@ -9,8 +9,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import Format, Inline, Presence, Words
 from pgflowd.core.documents.columns import ListColumn, number
-from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 
 NOT_RUNNING = "not_running"  # the state where no daemon runs
 WAITING = "waiting"  # for a place in the budget of connections

@@ -30,10 +30,10 @@ from pgflowd.core.documents.daemon import (
 )
 from pgflowd.core.documents.waits import counted_waits
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.statuses import DaemonState, DatabaseState
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.kinds import SWEEPER
-from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
+from pgflowd.core.supervision.tree import ChildEntry, DaemonPhase, Tree
 from pgflowd.core.sweeper import SweeperPart
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.errors import Problem

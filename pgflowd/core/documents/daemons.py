@@ -32,8 +32,7 @@ from pgflowd.core.documents import (
 from pgflowd.core.documents.columns import ListColumn
 from pgflowd.core.documents.daemon import DaemonStatus
 from pgflowd.core.metrics.counters import is_number
-from pgflowd.core.statuses import DaemonState, DatabaseState
-from pgflowd.core.supervision.tree import ChildState
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.text import counted, duration
 
 ENDING = (DaemonState.DRAINING, DaemonState.STOPPING)

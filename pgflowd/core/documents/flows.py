@@ -12,7 +12,16 @@ from typing import Annotated, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.definition.shape import StepPlan
-from pgflowd.core.documents import FlowSlug, Hidden, Inline, Named, StepSlug, TaskIndex, shown
+from pgflowd.core.documents import (
+    FlowSlug,
+    Hidden,
+    Inline,
+    Named,
+    StepSlug,
+    TaskIndex,
+    TaskKey,
+    shown,
+)
 from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import RunStatus, StepStatus
 
@@ -116,14 +125,6 @@ def unserved_needs(steps: Iterable[StepPlan], workers: Iterable[WorkerCaps]) -> 
     have = [{*worker.caps} for worker in workers]
     needed = {step.options["needs"] or () for step in steps}
     return sorted(", ".join(one) for one in needed if one and not any({*one} <= c for c in have))
-
-
-class TaskKey(NamedTuple):
-    """The identity of a task."""
-
-    run_id: UUID
-    step_slug: StepSlug
-    task_index: TaskIndex
 
 
 @dataclass(frozen=True)

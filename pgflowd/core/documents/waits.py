@@ -11,9 +11,17 @@ from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import FlowSlug, Inline, Named, StepSlug, TaskIndex, Words, shown
+from pgflowd.core.documents import (
+    FlowSlug,
+    Inline,
+    Named,
+    StepSlug,
+    TaskIndex,
+    TaskKey,
+    Words,
+    shown,
+)
 from pgflowd.core.documents.columns import ListColumn, number
-from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number

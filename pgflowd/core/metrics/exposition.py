@@ -18,9 +18,8 @@ from typing import Any
 from pgflowd.core.documents.daemon_status import is_ready
 from pgflowd.core.metrics.counters import added, is_number
 from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
-from pgflowd.core.statuses import DaemonState, DatabaseState
+from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import WORKER
-from pgflowd.core.supervision.tree import ChildState
 
 MAX_STEPS = 100  # of a flow with a histogram of each: 1,700 lines of text, more with each step
 _SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}

@@ -19,6 +19,7 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.transition import RESTARTED, KillChild, TreeTransition
 from pgflowd.core.supervision.tree import (
@@ -27,7 +28,6 @@ from pgflowd.core.supervision.tree import (
     Budget,
     ChildEntry,
     ChildExit,
-    ChildState,
     DaemonPhase,
     ExitKind,
     Tree,

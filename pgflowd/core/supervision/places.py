@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from math import inf
 
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import EXPORTER
-from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase, Tree
+from pgflowd.core.supervision.tree import ChildEntry, DaemonPhase, Tree
 
 SINGLES = 2  # listener and sweeper
 MAX_ASKED = 8  # workers that are asked for their places at once: as many as may start at once

@@ -16,6 +16,7 @@ from typing import Annotated
 
 from pgflowd.core.documents import Hidden
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import WORKER
 from pgflowd.core.supervision.transition import Discover, ReportReload, TreeTransition
 from pgflowd.core.supervision.tree import (
@@ -23,7 +24,6 @@ from pgflowd.core.supervision.tree import (
     ChildEntry,
     ChildExit,
     ChildSpec,
-    ChildState,
     DaemonPhase,
     ExitKind,
     Policy,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
@@ -24,7 +25,6 @@ from pgflowd.core.supervision.tree import (
     ChildEntry,
     ChildExit,
     ChildSpec,
-    ChildState,
     DaemonPhase,
     ReloadState,
     Tree,

@@ -10,10 +10,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 
 from pgflowd.core.messages import Failed, FallingAsleep, Leaving
 from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
 from pgflowd.errors import Bug
 
@@ -102,39 +103,7 @@ def describe_status(status: int) -> str:
     return f"killed by {name}" + (", perhaps out of memory" if status == -9 else "")
 
 
-# The states of a child and of the daemon, with the allowed moves.
-#
-# `MOVES` is the table of allowed moves; `move` refuses any other with E902. `status` shows the
-# value of a child's state.
-class ChildState(StrEnum):
-    """The state of a child."""
-
-    IDLE = "idle"  # no process; it starts when its position does
-    STARTING = "starting"
-    UP = "up"
-    RESTARTING = "restarting"  # no process; it waits for its delay
-    DRAINING = "draining"
-    STOPPING = "stopping"
-    ASLEEP = "asleep"  # no process: it had nothing to do, and starts when there is work
-    PARKED = "failed"
-    DISABLED = "disabled"
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether there is a process."""
-        return self in {
-            ChildState.STARTING,
-            ChildState.UP,
-            ChildState.DRAINING,
-            ChildState.STOPPING,
-        }
-
-    @property
-    def is_out(self) -> bool:
-        """Whether it was given up, or is not wanted."""
-        return self in {ChildState.PARKED, ChildState.DISABLED}
-
-
+# The allowed moves between the states of a child; `move` refuses any other with E902.
 MOVES: dict[ChildState, set[ChildState]] = {
     ChildState.IDLE: {ChildState.STARTING, ChildState.PARKED, ChildState.DISABLED},
     ChildState.STARTING: {

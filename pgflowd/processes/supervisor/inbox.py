@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.decide import (
     WakeCause,
     on_connection,
@@ -27,7 +28,7 @@ from pgflowd.core.supervision.decide import (
     on_wake,
 )
 from pgflowd.core.supervision.kinds import LISTENER, WORKER
-from pgflowd.core.supervision.tree import ChildEntry, ChildState, DaemonPhase
+from pgflowd.core.supervision.tree import ChildEntry, DaemonPhase
 from pgflowd.core.text import did_you_mean
 from pgflowd.processes.supervisor.children import ChildProcess
 from pgflowd.processes.supervisor.discover import keep_found

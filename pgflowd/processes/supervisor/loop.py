@@ -31,13 +31,13 @@ import setproctitle
 from pgflowd import __version__
 from pgflowd.core.messages import Message, StatusPart
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision import transition as act
 from pgflowd.core.supervision.decide import next_due, on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.kinds import CHECK, DISCOVERY, SINGLE_KINDS
 from pgflowd.core.supervision.reload import on_reload
 from pgflowd.core.supervision.tree import (
     ChildExit,
-    ChildState,
     DaemonPhase,
     ExitKind,
     ServedFlow,

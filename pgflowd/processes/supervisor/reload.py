@@ -18,6 +18,7 @@ from pgflowd.core.definition.versions import Code
 from pgflowd.core.json import loads
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import CHECK, WORKER
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -30,7 +31,6 @@ from pgflowd.core.supervision.reload import (
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
     ChildSpec,
-    ChildState,
     DaemonPhase,
     ServedFlow,
     with_versions,

@@ -33,11 +33,11 @@ from pgflowd.core.messages import StatusPart, parts_of
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
 from pgflowd.core.settings.sections import WorkerSettings
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.statuses import ChildState, DaemonState
 from pgflowd.core.supervision.kinds import SWEEPER
 from pgflowd.core.supervision.reload import is_over, on_reload, reloaded_flows
 from pgflowd.core.supervision.transition import ReportReload
-from pgflowd.core.supervision.tree import Announcement, ChildState, DaemonPhase
+from pgflowd.core.supervision.tree import Announcement, DaemonPhase
 from pgflowd.errors import Problem
 from pgflowd.host.control import ControlClient, ControlSocket, SocketInUse, SocketPathError
 from pgflowd.host.systemd import Notifier
