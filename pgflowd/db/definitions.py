@@ -17,8 +17,7 @@ import psycopg
 
 from pgflowd.core.definition.options import OptionValues, change_text
 from pgflowd.core.definition.schedule import schedule_differences
-from pgflowd.core.definition.shape import Shape, changes_between, undoable
-from pgflowd.core.definition.versions import Code, unserved_steps
+from pgflowd.core.definition.shape import Code, Shape, changes_between, undoable, unserved_steps
 from pgflowd.core.documents.flows import Version
 from pgflowd.core.json import decode
 from pgflowd.core.text import counted

@@ -20,8 +20,7 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.definition.options import OptionValues
-from pgflowd.core.definition.shape import Shape, changes_between
-from pgflowd.core.definition.versions import Code
+from pgflowd.core.definition.shape import Code, Shape, changes_between
 from pgflowd.core.documents.flows import (
     FlowGrid,
     FlowWork,

@@ -25,8 +25,8 @@ import psycopg
 
 from pgflowd.core import context
 from pgflowd.core.completion import is_busy
+from pgflowd.core.definition.shape import Code, facts_of, with_run
 from pgflowd.core.definition.spec import LifespanSpec, StepSpec
-from pgflowd.core.definition.versions import Code, facts_of, with_run
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored
 from pgflowd.core.statuses import Outcome

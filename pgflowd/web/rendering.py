@@ -22,7 +22,7 @@ from jinja2.filters import do_forceescape
 from starlette.requests import Request
 
 from pgflowd.core import verbs
-from pgflowd.core.documents.columns import headings
+from pgflowd.core.documents import headings
 from pgflowd.core.documents.daemons import ListedDaemon, database_text
 from pgflowd.core.documents.flows import ListedFlow, StalledTask
 from pgflowd.core.documents.history import DeadLetter

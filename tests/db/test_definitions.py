@@ -6,7 +6,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd import Flow, job
-from pgflowd.core.definition.versions import Code
+from pgflowd.core.definition.shape import Code
 from pgflowd.db import flows
 from pgflowd.db.definitions import define
 from pgflowd.db.query import execute

@@ -12,7 +12,7 @@ from support.rows_read import rows_read
 
 from pgflowd import Flow, Limit
 from pgflowd.core.definition.schedule import schedules_json
-from pgflowd.core.definition.versions import Code, facts_of
+from pgflowd.core.definition.shape import Code, facts_of
 from pgflowd.db import flows
 from pgflowd.db.definitions import define, set_option, unserved_versions, version_to_serve
 from pgflowd.db.query import execute

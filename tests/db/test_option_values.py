@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgflowd import Flow, Limit
-from pgflowd.core.definition.versions import Code
+from pgflowd.core.definition.shape import Code
 from pgflowd.db import flows
 from pgflowd.db.connection import translated
 from pgflowd.db.definitions import define, set_option

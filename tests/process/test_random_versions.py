@@ -15,7 +15,7 @@ from typing import Any
 from support import changing_flows
 from support.changing_flows import TROUBLES, changing
 
-from pgflowd.core.definition.versions import facts_of, unserved_steps
+from pgflowd.core.definition.shape import facts_of, unserved_steps
 from pgflowd.db import flows
 from pgflowd.testing.until import until
 

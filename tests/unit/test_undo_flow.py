@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 from support.covers import covers
 
 from pgflowd import Flow, FlowError, Limit, job
-from pgflowd.core.definition.shape import changes_between, plan_of
+from pgflowd.core.definition.shape import (
+    changes_between,
+    facts_of,
+    plan_of,
+    steps_of_version,
+    unserved_steps,
+)
 from pgflowd.core.definition.undo import nearest_undoable
-from pgflowd.core.definition.versions import facts_of, steps_of_version, unserved_steps
 from pgflowd.testing import run_flow
 
 

@@ -11,14 +11,14 @@ import pytest
 from support.covers import covers
 
 from pgflowd import Flow
-from pgflowd.core.definition.spec import arguments_for
-from pgflowd.core.definition.versions import (
+from pgflowd.core.definition.shape import (
     facts_from,
     facts_of,
     steps_of_version,
     unserved_steps,
     with_run,
 )
+from pgflowd.core.definition.spec import arguments_for
 from pgflowd.core.json import SQL_NULL
 
 SLUGS = ["a", "b", "c", "d", "e"]

@@ -1,7 +1,7 @@
 """
 Shows lists on a terminal: runs, attempts, tasks, signals, checkpoints, dead letters, schedules.
 
-The documents say what a column is called (`core.documents.columns`); a list here says which columns
+The documents say what a column is called (`core.documents`); a list here says which columns
 it has, which of them a narrow terminal loses first, and what it shows in place of a value.
 """
 

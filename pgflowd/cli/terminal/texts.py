@@ -3,7 +3,7 @@ Texts of handlers on a terminal: errors, where a handler failed, and texts behin
 documents as the rows of a table.
 
 Secrets are hidden and control characters escaped. Each line of a text of several lines stays a line
-of its own, behind an indent. `core.documents.columns` has what the columns of documents are called.
+of its own, behind an indent. `core.documents` has what the columns of documents are called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
-from pgflowd.core.documents.columns import ListColumn, columns_of
+from pgflowd.core.documents import ListColumn, columns_of
 from pgflowd.core.failure import UserCall
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Status

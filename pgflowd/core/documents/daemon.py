@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
-from pgflowd.core.documents import Format, Inline, Presence, Words
-from pgflowd.core.documents.columns import ListColumn, number
+from pgflowd.core.documents import Format, Inline, ListColumn, Presence, Words, number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 
 NOT_RUNNING = "not_running"  # the state where no daemon runs

@@ -23,13 +23,13 @@ from pgflowd.core.documents import (
     SCHEMA_VERSION,
     DocumentField,
     DocumentOf,
+    ListColumn,
     Named,
     Presence,
     Words,
     fields_of,
     is_document,
 )
-from pgflowd.core.documents.columns import ListColumn
 from pgflowd.core.documents.daemon import DaemonStatus
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState

@@ -16,13 +16,14 @@ from pgflowd.core.documents import (
     FlowSlug,
     Hidden,
     Inline,
+    ListColumn,
     Named,
     StepSlug,
     TaskIndex,
     TaskKey,
+    number,
     shown,
 )
-from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.statuses import RunStatus, StepStatus
 
 

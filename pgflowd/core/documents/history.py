@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import TaskKey
-from pgflowd.core.documents.columns import ListColumn, number
+from pgflowd.core.documents import ListColumn, TaskKey, number
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import who
 

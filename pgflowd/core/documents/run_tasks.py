@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pgflowd.core.documents import FlowSlug, Hidden, Named, shown
-from pgflowd.core.documents.columns import ListColumn, number
+from pgflowd.core.documents import FlowSlug, Hidden, ListColumn, Named, number, shown
 from pgflowd.core.statuses import Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import between
 

@@ -20,14 +20,15 @@ from pgflowd.core.documents import (
     Format,
     Hidden,
     Inline,
+    ListColumn,
     Named,
     Presence,
     StepSlug,
     TaskIndex,
+    number,
     shown,
     versioned,
 )
-from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.documents.run_tasks import FamilyMember, StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.output_stream import KeptLine

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pgflowd.core.documents import FlowSlug, shown
-from pgflowd.core.documents.columns import ListColumn
+from pgflowd.core.documents import FlowSlug, ListColumn, shown
 from pgflowd.core.finding import Finding, ok, warning
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import ago, counted

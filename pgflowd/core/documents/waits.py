@@ -14,14 +14,15 @@ from uuid import UUID
 from pgflowd.core.documents import (
     FlowSlug,
     Inline,
+    ListColumn,
     Named,
     StepSlug,
     TaskIndex,
     TaskKey,
     Words,
+    number,
     shown,
 )
-from pgflowd.core.documents.columns import ListColumn, number
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
 from pgflowd.core.metrics.counters import is_number

@@ -18,8 +18,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from pgflowd.core.definition.shape import has_gates, undoable
-from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from
+from pgflowd.core.definition.shape import Code, HandlerFacts, facts_from, has_gates, undoable
 from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings

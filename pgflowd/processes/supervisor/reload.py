@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pgflowd.core.definition.shape import changes_between
-from pgflowd.core.definition.versions import Code
+from pgflowd.core.definition.shape import Code, changes_between
 from pgflowd.core.json import loads
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings

@@ -26,8 +26,7 @@ import psycopg
 
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.definition.options import PATTERNS
-from pgflowd.core.definition.shape import Shape
-from pgflowd.core.definition.versions import Code, HandlerFacts, facts_from, with_run
+from pgflowd.core.definition.shape import Code, HandlerFacts, Shape, facts_from, with_run
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import (
     ConnectionRefused,

@@ -30,9 +30,8 @@ from typing import Any, TextIO
 
 import setproctitle
 
-from pgflowd.core.definition.shape import Shape
+from pgflowd.core.definition.shape import Shape, facts_of, steps_of_version
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.definition.versions import facts_of, steps_of_version
 from pgflowd.core.json import dumps, loads
 from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.errors import FlowError
