@@ -56,17 +56,27 @@ class Library(Enum):
         return self in (Library.SQLALCHEMY_ASYNC, Library.ASYNCPG)
 
 
-class Foreign(Protocol):
-    """A session or connection of SQLAlchemy, or `django.db.connection`."""
+class SqlalchemySession(Protocol):
+    """A `Session` or `Connection` of SQLAlchemy."""
 
+    def execute(self, statement: Any, /) -> Any: ...
+    def scalar(self, statement: Any, /) -> Any: ...
     def commit(self) -> None: ...
-    def rollback(self) -> None: ...
 
 
-class AsyncConnectionOfOthers(Protocol):
-    """A session or connection of SQLAlchemy's asyncio, or a connection of asyncpg."""
+class SqlalchemyAsyncSession(Protocol):
+    """An `AsyncSession` or `AsyncConnection` of SQLAlchemy."""
 
-    def close(self) -> Coroutine[Any, Any, None]: ...
+    def execute(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def scalar(self, statement: Any, /) -> Coroutine[Any, Any, Any]: ...
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """A `Connection` of asyncpg."""
+
+    def is_in_transaction(self) -> bool: ...
+    def get_server_pid(self) -> int: ...
 
 
 class PooledAsyncpgConnection(Protocol):
@@ -75,7 +85,16 @@ class PooledAsyncpgConnection(Protocol):
     def __getattr__(self, attr: str, /) -> Any: ...
 
 
-AsyncForeign: TypeAlias = AsyncConnectionOfOthers | PooledAsyncpgConnection
+class DjangoConnection(Protocol):
+    """`django.db.connection`."""
+
+    in_atomic_block: bool
+
+    def cursor(self) -> Any: ...
+
+
+Foreign: TypeAlias = SqlalchemySession | DjangoConnection
+AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsyncpgConnection
 
 
 def library_of(database: object) -> Library | None:
