@@ -18,12 +18,13 @@ from pgflowd.core.verbs import Argument, Kind, Verb
 from pgflowd.errors import NotFound, PgflowdError
 
 Unknown = Callable[[Any, str], PgflowdError]  # the error about a name that a database does not have
-_OPTIONS: Mapping[Kind, dict[str, Any]] = {
+_KINDS: Mapping[Kind, dict[str, Any]] = {
     Kind.FLAG: {"is_flag": True},
     Kind.TEXT: {"metavar": "TEXT"},
     Kind.NUMBER: {"type": int, "metavar": "N"},
     Kind.DURATION: {"type": duration_s, "metavar": "DUR"},
     Kind.WORDS: {"type": caps, "metavar": "A,B", "default": ()},
+    Kind.JSON: {"type": json_value},
 }
 
 
@@ -39,7 +40,7 @@ def command_of(
     The command of a verb: `act` gets the app, and each parameter by its name. It `prints` a
     document of this type.
     """
-    own = [_parameter(each) for each in verb.arguments if each.help or each.kind is Kind.JSON]
+    own = [_parameter(each) for each in verb.arguments if each.help or each.is_required]
     examples = "\n         ".join(verb.examples)
     return Command(
         verb.name,
@@ -52,11 +53,11 @@ def command_of(
 
 def _parameter(argument: Argument) -> click.Parameter:
     """An argument of a verb as one of a command."""
-    if argument.kind is Kind.JSON:
-        metavar = f"{argument.name.upper()}|-|@FILE"
-        return click.Argument([argument.name], metavar=metavar, type=json_value)
-    names = [argument.flag, argument.name]
-    return click.Option(names, help=argument.help, **_OPTIONS[argument.kind])
+    kind = _KINDS[argument.kind]
+    if argument.is_required:
+        metavar = argument.name.upper() + ("|-|@FILE" if argument.kind is Kind.JSON else "")
+        return click.Argument([argument.name], **{**kind, "metavar": metavar})
+    return click.Option([argument.flag, argument.name], help=argument.help, **kind)
 
 
 def changing(verb: Verb[Any], key: str, word: NamedWord, unknown: Unknown, prints: Any) -> Command:

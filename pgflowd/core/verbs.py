@@ -51,7 +51,8 @@ class Argument(NamedTuple):
     kind: Kind
     help: str = ""  # of its option; commands that are made from rows have no option without
     option: str = ""  # if it is not named as the argument
-    label: str = ""  # in the form of the dashboard
+    label: str = ""  # of its field in a form of the dashboard, which has none without
+    is_required: bool = False  # a word of the command, not an option; the form wants it too
     of: tuple[RunStatus, ...] = ()  # the runs that a command chooses if this flag is set
 
     @property
@@ -105,7 +106,7 @@ class Verb(Generic[T]):
     already: tuple[RunStatus, ...] = ()  # runs to which this has been done
     chosen: tuple[RunStatus, ...] = ()  # by filters without a status; empty: all that are allowed
     leads_to: tuple[RunStatus, ...] = ()  # with another status afterwards it was ended before
-    is_many: bool = False  # filters choose many runs
+    is_many: bool = False  # filters may choose runs; without, they are named
     asks: bool = False  # there is no way back, so people are asked
     follow: str = ""  # help of --follow
     good: RunStatus = RunStatus.COMPLETED  # the end that --follow hopes for
@@ -128,7 +129,7 @@ class Verb(Generic[T]):
 
 
 _WHY = "Why; it is stored with the action."
-REASON = Argument("reason", Kind.TEXT, _WHY)
+REASON = Argument("reason", Kind.TEXT, _WHY, label="Why")
 TOKEN = Argument("token", Kind.NUMBER, "Only with this token, which a claim printed.")
 _THRESHOLD = Argument("stale_threshold", Kind.DURATION)
 
@@ -259,7 +260,7 @@ EXTEND: Verb[datetime] = Verb(
 )  # fmt: skip
 COMPLETE: Verb[str] = Verb(
     "tasks complete", "task_complete", Target.TASK, Returned.VALUE, OPERATOR,
-    (Argument("output", Kind.JSON), TOKEN),
+    (Argument("output", Kind.JSON, label="Output, JSON", is_required=True), TOKEN),
     help="""\
 Complete a task that is claimed, or that nobody has, with OUTPUT.
 

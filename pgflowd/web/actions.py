@@ -177,7 +177,8 @@ def given_of(verb: Verb[Any], fields: Fields) -> dict[str, Any]:
             case Kind.JSON:
                 given[each.name] = encode(fields.json(each.name), what=each.name)
             case Kind.TEXT:
-                given[each.name] = fields.text(each.name)
+                of = fields.required if each.is_required else fields.text
+                given[each.name] = of(each.name)
     return given
 
 
@@ -450,7 +451,7 @@ def _change(request: ActionRequest, verb: Verb[Any], ids: Sequence[UUID]) -> Cha
                 refused.append(RefusedRun(run_id, result.code, result.text, result.next))
             else:
                 became[result].append(run_id)
-    return ChangedRuns(verb.path, given["reason"], became[True], became[False], refused, rest)
+    return ChangedRuns(verb.path, given.get("reason"), became[True], became[False], refused, rest)
 
 
 def _checked(ids: Sequence[str]) -> list[UUID]:

@@ -36,3 +36,10 @@ def test_the_page_has_each_action_that_is_kept() -> None:
 
     named |= {verb.function for verb in verbs.VERBS} - KEPT_AS.keys()
     assert named == {KEPT_AS.get(verb, verb) for verb in VERBS} | {"reject"}
+
+
+def test_a_verb_whose_arguments_the_dashboard_must_ask_for_has_a_form() -> None:
+    for verb in verbs.VERBS:
+        asks = [each for each in verb.arguments if each.is_required]
+        assert not verb.path or not asks or (verb.sends and all(each.label for each in asks))
+        assert not asks or verb.help, "who has no command of a row needs no words of it"

@@ -73,25 +73,28 @@ class UnreadSignal(TypedDict):
 SIGNALLED = ListedSignal | UnreadSignal
 
 
-def _of_many(verb: Verb[Any]) -> Command:
-    """The command of a verb on runs that are named, or that fit the filters."""
+def _command_of(verb: Verb[Any]) -> Command:
+    """The command of a verb on runs that are named, or that fit the filters if it has them."""
     names = [str(status) for status in verb.allowed]
-    before = [
-        click.Argument(["words"], metavar="[RUN]...", type=params.RUN, nargs=-1),
+    runs = click.Argument(["words"], metavar="[RUN]..." if verb.is_many else "RUN...",
+                          type=params.RUN, nargs=-1, required=not verb.is_many)  # fmt: skip
+    filters = [
         click.Option(["--flow"], type=params.FLOW, metavar="SLUG", help="Runs of this flow."),
         click.Option(["--status", "statuses"], type=click.Choice(names), multiple=True,
                      metavar="STATUS", help=f"{', '.join(names)}; may be repeated."),
         click.Option(["--since", "since_s"], type=params.duration_s, metavar="DUR",
                      help="Runs started within this time."),
         click.Option(["--label", "labels"], **params.LABELS),
-        click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many."),
     ]  # fmt: skip
+    sure = click.Option(["--yes", "is_sure"], is_flag=True, help="Do not ask about many.")
+    before = [runs, *filters, sure] if verb.is_many else [runs, sure] if verb.asks else [runs]
 
     def act(
-        app: App, /, words: Sequence[str], is_sure: bool, then_follow: bool = False, **given: Any
-    ) -> None:
-        filters = {name: given.pop(name) for name in ("flow", "statuses", "since_s", "labels")}
-        has_filters = any(value not in (None, "", ()) for value in filters.values())
+        app: App, /, words: Sequence[str], is_sure: bool = False, then_follow: bool = False,
+        **given: Any,
+    ) -> None:  # fmt: skip
+        wanted = {each.name: given.pop(each.name) for each in filters if each.name in given}
+        has_filters = any(value not in (None, "", ()) for value in wanted.values())
         change = partial(_change, app, verb, given)
         if then_follow and has_filters:
             raise click.UsageError("--follow needs runs that are named")
@@ -111,7 +114,7 @@ def _of_many(verb: Verb[Any]) -> Command:
         of_flags = (each.of for each in verb.arguments if each.of and given[each.name])
         usual = next(of_flags, verb.chosen or verb.allowed)
         with database(app) as conn:
-            found = find_runs(conn, words) if words else _matching(conn, usual, **filters)
+            found = find_runs(conn, words) if words else _matching(conn, usual, **wanted)
             if found and (has_filters or verb.asks):
                 app.confirm(f"{verb.name} {counted(len(found), 'run')}?", yes=is_sure)
             if not found:
@@ -167,7 +170,7 @@ def _matching(
     return sorted(run.run_id for run in found)
 
 
-MADE = tuple(_of_many(verb) for verb in RUN_VERBS if verb.is_many)
+MADE = tuple(_command_of(verb) for verb in RUN_VERBS if verb.help)
 
 
 @click.command(cls=Command, prints=Runs)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
-_TITLE_LENGTH = 30
 _MAX_SHOWN = 5  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
