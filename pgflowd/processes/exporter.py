@@ -26,18 +26,20 @@ from pgflowd.core.metrics.definitions import SPANS
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
+from pgflowd.core.sweeper import whole
 from pgflowd.core.traces import EndedSpan, spans_of_attempts, spans_of_parts
 from pgflowd.db.history import export_attempts, export_runs
 from pgflowd.db.query import execute
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
-from pgflowd.processes.service import DatabaseLink, Service, StopRequested
+from pgflowd.processes.service import CONNECTION_ERRORS, DatabaseLink, Service, StopRequested
 
 if TYPE_CHECKING:
     from pgflowd.host.otlp import SpanSender
 
 NICE = 10  # where processors are scarce, tasks go first
 MOST = 1000  # attempts and runs of one transaction
+MANY_PARTS = 20_000  # runs and steps, of which it should read no more
 MOST_SPANS = 512  # of a request
 LOOK_S = 1.0  # between two looks, unless there is more
 WAIT_S = 0.02  # where there is more, and between two looks at what is under way
@@ -99,6 +101,7 @@ class Exporter:
         self._link = DatabaseLink(service, settings, log, "exporter", settings.database.url)
         self._counts = Counter({"sent": 0, "failed": 0})
         self._said: dict[str, float] = {}  # when an error was logged last
+        self._size = whole(MOST).cut().cut()  # it grows while runs have few steps
         service.numbers["endpoint"] = redact(sender.endpoint)
         self._note(0)
         _forward_logging(self._say)
@@ -112,11 +115,20 @@ class Exporter:
 
     def _export(self, conn: psycopg.Connection[Any]) -> float:
         """Export what has ended since; return when to look again."""
-        with self._link.limited(conn):
-            conn.execute("begin")
-            attempts = execute(conn, export_attempts(MOST))
-            ended = list(dict.fromkeys(each.run_id for each in attempts if each.ends_run))
-            parts = execute(conn, export_runs(ended, MOST))
+        most = self._size.size
+        try:
+            with self._link.limited(conn):
+                conn.execute("begin")
+                attempts = execute(conn, export_attempts(most))
+                ended = list(dict.fromkeys(each.run_id for each in attempts if each.ends_run))
+                parts = execute(conn, export_runs(ended, most))
+        except CONNECTION_ERRORS:  # perhaps it was too large
+            self._size = self._size.cut()
+            raise
+        if len(parts) > MANY_PARTS:
+            self._size = self._size.cut()
+        elif len(attempts) >= most and len(parts) * self._size.factor <= MANY_PARTS:
+            self._size = self._size.grown()
         hide = self._log.without_secrets
         spans = spans_of_attempts(attempts, self._ratio, hide)
         spans += spans_of_parts(parts, self._ratio, hide)
@@ -127,7 +139,7 @@ class Exporter:
         self._note(0 if has_gone else len(spans))
         if not has_gone:
             return PAUSE_S
-        return LOOK_S if len(attempts) < MOST else WAIT_S
+        return LOOK_S if len(attempts) < most else WAIT_S
 
     def _send(self, spans: list[EndedSpan]) -> bool:
         """Return whether these are done with. Orders are read meanwhile."""

@@ -31,6 +31,11 @@ def work(run, ctx):
             pathlib.Path(run["mark"]).write_text(str(os.getpid()))
             time.sleep(60)
 """
+TOO_LARGE = """begin
+  if max_attempts > 10 then
+    raise exception 'it takes too long' using errcode = '57014';
+  end if;
+"""
 HIDDEN = """
 import os, sys
 
@@ -200,6 +205,23 @@ def test_runs_that_no_report_ends_have_spans_and_one_of_two_daemons_exports(
     of_history = [each.id for each in collector.spans if each.name not in ("done", "open")]
     until(lambda: sum(counts(each)["sent"] for each in (one, other)) >= len(of_history), 10)
     assert len(of_history) == len(set(of_history)), "each was sent once"
+
+
+def test_what_is_too_large_for_a_call_is_exported_by_smaller_ones(
+    setup: DaemonSetup, collector: Collector, database: ScratchDatabase
+) -> None:
+    setup.flow("alpha")
+    conn = database.connect()
+    query = "select pg_get_functiondef('pgflowd.export_attempts'::regproc)"
+    [text] = conn.execute(query).fetchone()
+    conn.execute(text.replace("begin\n", TOO_LARGE, 1))
+    daemon = setup.serve(telemetry={"traces": "on"})
+    daemon.until("child.ready", child="exporter")
+    runs = {start_run(database, "alpha").hex for _ in range(25)}
+
+    until(lambda: {each.trace for each in collector.named("run alpha")} >= runs, 40)
+    assert daemon.events("exporter.lost"), "its first calls were too large"
+    assert "exporter" not in [each.get("child") for each in daemon.events("child.exited")]
 
 
 def test_without_traces_there_is_no_module(
