@@ -35,4 +35,6 @@ def __getattr__(name: str) -> ModuleType:
     try:
         return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":  # the module is there, and imports what is not
+            raise
         raise AttributeError(f"{__name__} has no module '{name}'") from error
