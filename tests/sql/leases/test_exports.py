@@ -116,13 +116,7 @@ def test_a_claim_that_is_prepared_is_not_passed() -> None:
 
 def claim_open(db: LeaseDatabase) -> tuple[Connection, Row, Row]:
     """A claim in a transaction that is open, and a later one whose task has completed."""
-    flow = db.flow()
-    begin(db)
-    worker = db.worker(flow)
-    db.start(flow)
-    other = db.connect()
-    other.execute("begin")
-    hidden = db.claim_one(flow, worker, conn=other)
+    flow, worker, other, hidden = claim_in_transaction(db)
     db.start(flow)
     seen = db.claim_one(flow, worker)
     assert hidden.token < seen.token
@@ -131,14 +125,19 @@ def claim_open(db: LeaseDatabase) -> tuple[Connection, Row, Row]:
     return other, hidden, seen
 
 
-def test_a_claim_that_is_rolled_back_holds_nothing_up(own: LeaseDatabase) -> None:
-    flow = own.flow()
-    begin(own)
-    worker = own.worker(flow)
-    own.start(flow)
-    other = own.connect()
+def claim_in_transaction(db: LeaseDatabase) -> tuple[str, uuid.UUID, Connection, Row]:
+    """A claim in a transaction that is open, with its flow and worker."""
+    flow = db.flow()
+    begin(db)
+    worker = db.worker(flow)
+    db.start(flow)
+    other = db.connect()
     other.execute("begin")
-    own.claim_one(flow, worker, conn=other)
+    return flow, worker, other, db.claim_one(flow, worker, conn=other)
+
+
+def test_a_claim_that_is_rolled_back_holds_nothing_up(own: LeaseDatabase) -> None:
+    flow, worker, other, _ = claim_in_transaction(own)
     other.execute("rollback")
     task = own.claim_one(flow, worker)
     own.complete(task)

@@ -2,7 +2,8 @@
 -- their tasks became, one HOT update for all, and returns an answer for each element. An attempt keeps
 -- what its handler has returned unless it has completed its task, for an undo. What history does not
 -- keep is deleted instead: completed attempts (`failures`; with traces once they are exported), or all
--- of a task that has ended, except late results and those that an undo may need (`off`). Places of limits that they had are free then.
+-- of a task that has ended, except late results and those that an undo may need (`off`). Places of
+-- limits that they had are free then.
 -- Called by: _report_all.   Locks: attempts, then as _keep_returned; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
