@@ -159,6 +159,7 @@ def test_many_runs_are_counted_first_and_then_changed(jane, shop):
     again = jane.post("/api/1/runs/many/cancel", json={"runs": [str(run) for run in runs[:2]]})
 
     assert "Cancel 51 runs?" in asks.text and "Type 51" in asks.text
+    assert 'name="reason"' in asks.text and 'name="undo"' in asks.text  # as the form for one
     assert "data-answer" in asks.text  # its address has no live updates
     assert "type the number of runs" in too_soon.text and before == [(0,)]
     assert "51 runs done" in done.text
