@@ -30,8 +30,7 @@ from psycopg.pq import TransactionStatus
 from pgflowd.core import messages as msg
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.metrics.counters import portions
-from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, portions
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref

@@ -35,8 +35,7 @@ from pgflowd.core.documents.daemon_status import (
     status_of,
 )
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
-from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
-from pgflowd.core.metrics.definitions import BOUNDS_S
+from pgflowd.core.metrics.definitions import BOUNDS_S, added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.exposition import MAX_STEPS, TextFormat, exposition
 from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.tree import Tree

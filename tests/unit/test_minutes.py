@@ -8,7 +8,7 @@ from support.covers import covers
 from support.engine import Play
 
 from pgflowd.core.documents.waits import Undecided, problem_of
-from pgflowd.core.metrics.counters import MINUTE, MINUTE_S, Counters, minute_of
+from pgflowd.core.metrics.definitions import MINUTE, MINUTE_S, Counters, minute_of, observe
 from pgflowd.core.worker import actions, events
 
 
@@ -18,8 +18,8 @@ def counted() -> Counters:
     counters.count(tasks, "a", "completed", by=2)
     counters.count(tasks, "a", "suspended")
     counters.count(runs, "failed")
-    counters.observe(took, "a", seconds=0.3)
-    counters.observe(waited, "b", seconds=1000.0)
+    for metric, step, seconds in ((took, "a", 0.3), (waited, "b", 1000.0)):
+        observe(counters.numbers[metric.key].setdefault(step, []), seconds)
     return counters
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from support.engine import Play
 
-from pgflowd.core.metrics.counters import LastMinute
-from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, TASK_SECONDS, TASKS
+from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, TASK_SECONDS, TASKS, LastMinute
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import Standing

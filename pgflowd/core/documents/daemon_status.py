@@ -3,7 +3,7 @@ The status of the daemon as one document, made from the supervision tree and the
 
 `pgflowd status` shows it, `status --json` prints it as it is. Times are ISO 8601 in UTC, durations
 are float seconds. Facts are values that the tree lacks: pids, start times, and the numbers of each
-child's last heartbeat (`core.metrics.counters`), any of which may be old, missing or rubbish. Pure.
+child's last heartbeat (`metrics.definitions`), any of which may be old, missing or rubbish. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pgflowd.core.documents.daemon import (
     Total,
 )
 from pgflowd.core.documents.waits import counted_waits
-from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.kinds import SWEEPER

@@ -31,7 +31,7 @@ from pgflowd.core.documents import (
     is_document,
 )
 from pgflowd.core.documents.daemon import DaemonStatus
-from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.text import counted, duration
 

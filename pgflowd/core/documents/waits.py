@@ -25,7 +25,7 @@ from pgflowd.core.documents import (
 )
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
-from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.settings.values import in_words
 from pgflowd.core.statuses import Outcome, TaskStatus
 from pgflowd.core.text import brief, counted, short_id, who

@@ -16,8 +16,15 @@ from itertools import accumulate
 from typing import Any
 
 from pgflowd.core.documents.daemon_status import is_ready
-from pgflowd.core.metrics.counters import added, is_number
-from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
+from pgflowd.core.metrics.definitions import (
+    BOUNDS_S,
+    METRICS,
+    Metric,
+    MetricSource,
+    MetricType,
+    added,
+    is_number,
+)
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import WORKER
 
@@ -91,11 +98,9 @@ def _numbers(
         slugs = [flow["slug"] for flow in status["flows"]]
         return {slug: counters.get(WORKER.child_id(slug), {}).get(metric.key) for slug in slugs}
     if metric.source is MetricSource.FLOW:
-        known = {slug: flow.get(metric.key) for slug, flow in own.get("unserved", {}).items()}
-        for flow in status["flows"]:
-            if flow.get(metric.key) is not None:
-                known[flow["slug"]] = flow[metric.key]
-        return {slug: number for slug, number in known.items() if number is not None}
+        served = ((flow["slug"], flow) for flow in status["flows"])
+        flows = [*own.get("unserved", {}).items(), *served]
+        return {slug: flow[metric.key] for slug, flow in flows if flow.get(metric.key) is not None}
     if metric.source is MetricSource.CHILDREN:
         return reduce(
             added, (each[metric.key] for each in counters.values() if metric.key in each), nothing
@@ -120,11 +125,11 @@ def _samples(metric: Metric, pairs: str, number: Any) -> list[str]:
     shown = f"{{{pairs}}}" if pairs else ""
     if metric.type is not MetricType.HISTOGRAM:
         return [f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_shown(number)}"]
-    if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
+    if not isinstance(number, list) or len(number) != len(BOUNDS_S) + 2:
         return []
     *buckets, total = number
     counts = [*accumulate(more if type(more) is int else 0 for more in buckets)]
-    return [_histogram(name, pairs, metric.bounds_s) % (*counts, counts[-1], _shown(total))]
+    return [_histogram(name, pairs) % (*counts, counts[-1], _shown(total))]
 
 
 @lru_cache(maxsize=8192)  # the same at each scrape
@@ -135,12 +140,12 @@ def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=4096)  # the most of the text, and the same at each scrape
-def _histogram(name: str, pairs: str, bounds_s: tuple[float, ...]) -> str:
+def _histogram(name: str, pairs: str) -> str:
     """The lines of a histogram, with a place for each number."""
     known = pairs.replace("%", "%%")
     before = f'{name}_bucket{{{known}{"," if known else ""}le="'
     shown = f"{{{known}}}" if known else ""
-    lines = [f'{before}{bound}"}} %d' for bound in (*bounds_s, "+Inf")]
+    lines = [f'{before}{bound}"}} %d' for bound in (*BOUNDS_S, "+Inf")]
     return "\n".join([*lines, f"{name}_count{shown} %d", f"{name}_sum{shown} %s"])
 
 

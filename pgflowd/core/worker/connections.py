@@ -17,8 +17,7 @@ from functools import partial
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.metrics.counters import MINUTE_S
-from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
+from pgflowd.core.metrics.definitions import DATABASE_ERRORS, MINUTE_S, WAKES
 from pgflowd.core.supervision.tree import EXIT_ASLEEP
 from pgflowd.core.worker import (
     actions,

@@ -13,8 +13,7 @@ from collections import Counter
 from dataclasses import replace
 
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, RETRY_STATES, DatabaseFailure, clean
-from pgflowd.core.metrics.counters import MINUTE_S
-from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
+from pgflowd.core.metrics.definitions import MINUTE_S, MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import claiming, events, run_log, runners, second_connection
 from pgflowd.core.worker.actions import WorkerTransition

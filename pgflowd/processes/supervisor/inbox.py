@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
-from pgflowd.core.metrics.counters import merged
+from pgflowd.core.metrics.definitions import merged
 from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.decide import (
     WakeCause,

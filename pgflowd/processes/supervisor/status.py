@@ -30,8 +30,7 @@ from pgflowd.core.documents.daemon_status import (
 )
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import StatusPart, parts_of
-from pgflowd.core.metrics.counters import added, counters_of
-from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, added, counters_of
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import ChildState, DaemonState
 from pgflowd.core.supervision.kinds import SWEEPER

@@ -20,8 +20,7 @@ from uuid import uuid4
 
 import psycopg
 
-from pgflowd.core.metrics.counters import Counters
-from pgflowd.core.metrics.definitions import SCHEDULE_TICKS, UNDO_RUNS
+from pgflowd.core.metrics.definitions import SCHEDULE_TICKS, UNDO_RUNS, Counters
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.sweeper import NEVER, DueLooks, PartState, whole
 from pgflowd.core.text import counted, duration, short_id

@@ -45,8 +45,7 @@ from pgflowd.core.messages import (
     Wake,
     WorkerStanding,
 )
-from pgflowd.core.metrics.counters import portions
-from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED
+from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, portions
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import (

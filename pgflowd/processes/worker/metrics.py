@@ -1,5 +1,5 @@
 """
-The worker's numbers, which each heartbeat takes along; see `core.metrics.counters`.
+The worker's numbers, which each heartbeat takes along; see `core.metrics.definitions`.
 
 The engine decides what is counted. Of the last minute, counts are kept by the second, and times
 of the last few thousand tasks. How many tasks wait is known from renewals of leases, and from the
@@ -17,8 +17,16 @@ from itertools import islice
 from typing import Any
 
 from pgflowd.core.metrics import definitions
-from pgflowd.core.metrics.counters import MINUTE, MINUTE_S, Counters, LastMinute, minute_of, observe
-from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS, WAKES
+from pgflowd.core.metrics.definitions import (
+    MINUTE,
+    MINUTE_S,
+    TASKS,
+    WAKES,
+    Counters,
+    LastMinute,
+    minute_of,
+    observe,
+)
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker import runner_ends
@@ -46,13 +54,7 @@ class WorkerMetrics:
         self.problems: tuple[Problem, ...] = ()
         self.import_s: float | None = None  # how long it took to import the flow
         self._counters = Counters(
-            TASKS,
-            TASK_SECONDS,
-            definitions.TASK_WAIT_SECONDS,
-            definitions.RUNS,
-            WAKES,
-            definitions.MISSED_NOTIFICATIONS,
-            definitions.DATABASE_ERRORS,
+            *MINUTE, WAKES, definitions.MISSED_NOTIFICATIONS, definitions.DATABASE_ERRORS
         )
         self._added: dict[str, Any] = {}  # the counters that the statistics have
         self._took: deque[tuple[float, float]] = deque(maxlen=MAX_KEPT)  # when, seconds
@@ -69,7 +71,7 @@ class WorkerMetrics:
         (label,), metric = action.labels, action.metric
         histogram = self._counters.numbers[metric.key].setdefault(label, [])
         for seconds in action.seconds:
-            observe(histogram, seconds, metric.bounds_s)
+            observe(histogram, seconds)
         if action.outcome is not None:
             now = time.monotonic()
             name = "completed" if action.outcome is Outcome.COMPLETED else "failed"
