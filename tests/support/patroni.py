@@ -31,8 +31,8 @@ from typing import Any
 import psycopg
 
 from pgflowd.db.connection import connect
-from pgflowd.embedded.account import account_for
 from pgflowd.embedded.directory_users import postmaster
+from pgflowd.embedded.postgres import account_for
 from pgflowd.errors import PgflowdError
 from pgflowd.host.process_tree import descendants
 from pgflowd.testing import plugin

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgflowd.embedded.account import account_for
+from pgflowd.embedded.postgres import account_for
 from pgflowd.testing.until import until
 from support.pages import blocks_of
 from support.servers import free_port

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
-from pgflowd.embedded.account import Account, account_for, home_for, reachable, run_as
 from pgflowd.embedded.directory_users import postmaster
+from pgflowd.embedded.postgres import Account, account_for, home_for, reachable, run_as
 
 
 def main(directory: str, options: dict[str, str], port: int, copy_of: str | None) -> None:
