@@ -13,17 +13,12 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from pgflowd.core.documents.runs import (
-    FailedAttempt,
-    Run,
-    RunWithStates,
-    TaskProgress,
-    TimelineEntry,
-)
+from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TaskProgress, TimelineEntry
 from pgflowd.core.documents.waits import PAUSED, QUARANTINED, OpenTask
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
@@ -99,20 +94,14 @@ def timeline_of(
 
 def _of_steps(run: RunWithStates) -> Iterator[TimelineEntry]:
     for step, state in run.steps.items():
-        tasks = state.initial_tasks
         if state.started_at is not None:
-            yield _entry(run, _STARTED, state.started_at, step=step, tasks=tasks)
+            yield _entry(run, _STARTED, state.started_at, step)
         if state.status.is_end and state.ended_at is not None:
             yield _entry(
-                run,
-                f"step:{state.status}",
-                state.ended_at,
-                step=step,
-                tasks=tasks,
+                run, f"step:{state.status}", state.ended_at, step, output=state.output,
                 took_s=between(state.started_at, state.ended_at),
-                output=state.output,
                 error=state.error or state.skip_reason,
-            )
+            )  # fmt: skip
 
 
 def _of_tasks(
@@ -121,47 +110,26 @@ def _of_tasks(
     waits: Iterable[OpenTask],
     progress: Iterable[TaskProgress],
 ) -> Iterator[TimelineEntry]:
-    tasks = {step: state.initial_tasks for step, state in run.steps.items()}
     for each in failures:
         # a late or lost report changed nothing in the run
         if each.outcome.is_failure or each.outcome in (Outcome.STALLED, Outcome.RELEASED):
             yield _entry(
-                run,
-                f"task:{each.outcome}",
-                each.ended_at,
-                step=each.step_slug,
-                task=each.task_index,
-                attempt=each.attempt,
-                max_attempts=each.max_attempts,
-                took_s=between(each.started_at, each.ended_at),
-                error=each.error,
-                traceback=each.traceback,
-                next_at=each.next_at,
-            )
+                run, f"task:{each.outcome}", each.ended_at, each.step_slug, task=each.task_index,
+                tasks=None, attempt=each.attempt, max_attempts=each.max_attempts,
+                took_s=between(each.started_at, each.ended_at), error=each.error,
+                traceback=each.traceback, next_at=each.next_at,
+            )  # fmt: skip
     for task in waits:
         yield _entry(
-            run,
-            WAITING,
-            task.since,
-            step=task.step_slug,
-            task=task.task_index,
-            tasks=tasks.get(task.step_slug),
-            next_at=task.until,
-            text=wait_text(task, task.since),
-            ends_by=ends_by(task),
-        )
+            run, WAITING, task.since, task.step_slug, task=task.task_index, next_at=task.until,
+            text=wait_text(task, task.since), ends_by=ends_by(task),
+        )  # fmt: skip
     for told in progress:
         yield _entry(
-            run,
-            PROGRESS,
-            told.progress.at or run.started_at or _NEVER,
-            step=told.step_slug,
-            task=told.task_index,
-            tasks=tasks.get(told.step_slug),
-            attempt=told.attempt,
-            text=told.progress.words,
+            run, PROGRESS, told.progress.at or run.started_at or _NEVER, told.step_slug,
+            task=told.task_index, attempt=told.attempt, text=told.progress.words,
             progress=told.progress,
-        )
+        )  # fmt: skip
 
 
 def _rank(entry: TimelineEntry) -> int:
@@ -184,20 +152,15 @@ def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
         value = given(key, int)
         return None if value is None or not 0 <= value <= _MAX_INDEX else int(value)
 
-    step = given("step_slug", str)
-    step = step if step in run.steps else None
+    step, at = given("step_slug", str), run.started_at or _NEVER
+    with suppress(ValueError, OverflowError):
+        told = datetime.fromisoformat(given("time", str) or "")
+        at = told.astimezone(UTC) if told.tzinfo else at
     return _entry(
-        run,
-        OUTPUT,
-        _moment(line.get("time")) or run.started_at or _NEVER,
-        step=step,
-        task=number("task_index"),
-        tasks=None if step is None else run.steps[step].initial_tasks,
-        attempt=number("attempt"),
-        stream=given("stream", str),
-        level=given("level", str),
+        run, OUTPUT, at, step if step in run.steps else None, task=number("task_index"),
+        attempt=number("attempt"), stream=given("stream", str), level=given("level", str),
         text=given("text", str) or "",
-    )
+    )  # fmt: skip
 
 
 def reason(run: RunWithStates) -> str | None:
@@ -224,17 +187,14 @@ def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
         yield _entry(run, event, ended_at, took_s=took_s, output=run.output, error=error)
 
 
-def _entry(run: Run, event: str, at: datetime, **more: Any) -> TimelineEntry:
+def _entry(
+    run: RunWithStates, event: str, at: datetime, step: str | None = None, **more: Any
+) -> TimelineEntry:
+    """An entry; one of a step has the number of its tasks, if nothing else is given."""
     since_start_s = between(run.started_at, at) or 0.0
-    return TimelineEntry(event, str(run.run_id), run.flow_slug, at, since_start_s, **more)
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(text))
-        return moment.astimezone(UTC) if moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
+    if state := run.steps.get(step or ""):
+        more = {"tasks": state.initial_tasks, **more}
+    return TimelineEntry(event, str(run.run_id), run.flow_slug, at, since_start_s, step, **more)
 
 
 # The timeline of the undo of a run, which is another run: its entries, told of the steps undone.
