@@ -38,7 +38,7 @@ from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
 from pgflowd.web.pages.page import PageRequest
 from pgflowd.web.pages.runs import filter_of
-from pgflowd.web.pages.tasks import STALE_S
+from pgflowd.web.pages.system import STALE_S
 
 # What a form tells of the run that it was made for, so that nobody acts on what is no longer so.
 #

@@ -7,9 +7,9 @@ write its function and its template, and add it to `PAGES` of its module.
 
 from __future__ import annotations
 
-from pgflowd.web.pages import flows, runs, system, tasks
+from pgflowd.web.pages import flows, runs, system
 from pgflowd.web.pages.page import Page, PageRequest
 
 __all__ = ["PAGES", "Page", "PageRequest"]
 
-PAGES = (*flows.PAGES, *runs.PAGES, *tasks.PAGES, *system.PAGES)
+PAGES = (*flows.PAGES, *runs.PAGES, *system.PAGES)

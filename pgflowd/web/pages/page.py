@@ -26,6 +26,7 @@ from pgflowd.db.run_search import find_run
 from pgflowd.errors import PgflowdError
 
 T = TypeVar("T")
+W = TypeVar("W", bound=str)
 Connection = psycopg.Connection[Any]
 WithRows = Callable[[Connection, Any, Collection[str]], tuple[Any, Collection[str]]]
 MAX_AGO_S = 36_500 * 86_400.0  # no run is older
@@ -106,12 +107,14 @@ class PageRequest:
                 raise refused(name, word, ", ".join(known))
         return words
 
-    def one_of(self, name: str, known: Sequence[str]) -> str | None:
+    def one_of(self, name: str, known: Sequence[W]) -> W | None:
         """A parameter that is one of some words."""
-        text = self.word(name)
-        if text is not None and text not in known:
-            raise refused(name, text, ", ".join(known))
-        return text
+        if (text := self.word(name)) is None:
+            return None
+        for word in known:
+            if word == text:
+                return word
+        raise refused(name, text, ", ".join(known))
 
 
 def refused(name: str, value: str, expected: str) -> PgflowdError:

@@ -97,7 +97,22 @@ def with_rows(
 
 # Values, in parts, as they may be very large.
 What = Literal["input", "output"]
+WHATS: tuple[What, ...] = ("input", "output")
 Whose = tuple[What, str | None, int | None]  # and the step and the task, if it is of one
+
+
+@dataclass(frozen=True)
+class _OfRun:
+    """What is shown of a run."""
+
+    run: Hidden[RunWithStates]
+
+    @property
+    @shown
+    def run_id(self) -> UUID:
+        return self.run.run_id
+
+
 MAX_VALUES = 20  # steps whose outputs are shown together
 _MAX_INDEX = 2**31 - 1
 
@@ -127,23 +142,17 @@ class ShownValue:
 
 
 @dataclass(frozen=True)
-class RunValues:
+class RunValues(_OfRun):
     """Parts of the values of a run: those that its address asks for, or all that it has."""
 
-    run: Hidden[RunWithStates]
     values: Annotated[Sequence[ShownValue], "the values that were asked for"]
     left_out: Hidden[Sequence[str]] = ()  # steps that have outputs, too
-
-    @property
-    @shown
-    def run_id(self) -> UUID:
-        return self.run.run_id
 
 
 def run_values(request: PageRequest) -> RunValues:
     """One value from a path on, or the input, the output and the outputs of steps."""
     run = request.run()
-    if what := _what(request):
+    if what := request.one_of("what", WHATS):
         step, index = request.word("step"), request.number("task", -1, 0, _MAX_INDEX)
         task, path = None if index < 0 else index, path_of(request.query.get("path", ""))
         start = request.number("start", 0, 0, _MAX_INDEX)
@@ -170,14 +179,9 @@ def _values(wanted: Sequence[Whose], parts: Sequence[ValuePart | None]) -> list[
     return [ShownValue(*whose, part) for whose, part in found if part]
 
 
-def _what(request: PageRequest) -> What | None:
-    word = request.one_of("what", ("input", "output"))
-    return None if word is None else "input" if word == "input" else "output"
-
-
 def whole_value(request: PageRequest) -> tuple[str, Any]:
     """An input or output that an address names, and the name of a file for it."""
-    run, step, what = request.run(), request.word("step"), _what(request) or "output"
+    run, step, what = request.run(), request.word("step"), request.one_of("what", WHATS) or "output"
     if step is not None and what == "input":
         raise refused("what", what, "output, since a step has one input for each task")
     if step is None:
@@ -259,19 +263,13 @@ class RunHistory:
 
 
 @dataclass(frozen=True)
-class RunOutput:
+class RunOutput(_OfRun):
     """What the handlers of a run have printed and logged."""
 
-    run: Hidden[RunWithStates]
     attempts: Annotated[
         Sequence[runs.AttemptOutput],
         "at most the newest twenty of which output is kept, in the order of their ends",
     ]
-
-    @property
-    @shown
-    def run_id(self) -> UUID:
-        return self.run.run_id
 
 
 def run_page(request: PageRequest) -> ShownRun:
