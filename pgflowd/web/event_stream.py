@@ -254,10 +254,9 @@ class Live:
             self.watcher.leave(tab)
 
         async def is_known() -> bool:
-            try:
+            with suppress(NotLoggedIn):
                 return await request.state.find_user() is not None
-            except NotLoggedIn:
-                return False
+            return False
 
         tab.leave, tab.is_known = leave, is_known
         self._streams[tab] = _session_of(request)

@@ -120,6 +120,7 @@ class Watched:
         self.clock_ahead = timedelta()  # of the database, before this machine's
         self.lines: OutputLines | None = None
         self.run: RunWithStates | None = None
+        self.undo: RunWithStates | None = None  # the run that undoes it, where lines are shown
 
     @property
     def followed(self) -> Mapping[UUID, bool]:
@@ -142,9 +143,16 @@ class Watched:
 
     def hear(self, run_id: UUID, payload: str) -> bool:
         """Take a line of output; whether there is anything new."""
-        if self.lines is None or self.run is None:
+        line = output_line(payload)
+        if self.lines is None or self.run is None or line is None:
             return False
-        return self.lines.hear(payload, run_id != self.run.run_id, time.monotonic())
+        if run_id == self.run.run_id:
+            entry: TimelineEntry | None = output_entry(self.run, line)
+        else:
+            entry = undo_output(self.run, self.undo, line) if self.undo else None
+        if entry is not None:
+            self.lines.add(entry, time.monotonic())
+        return entry is not None
 
     @property
     def now(self) -> str:
@@ -180,12 +188,10 @@ class WatchedPage(Watched):
                 execute(conn, look_at_daemons())
         shown = sorted(frozenset[str]().union(*(tab.shown for tab in self.tabs)))[:MAX_SHOWN]
         document, others = self.view.read_with(conn, shown)
-        run = getattr(document, "run", None)
-        before, self.run = self.run, run if isinstance(run, RunWithStates) else None
-        if self.lines is not None and self.run is not None:
-            self.lines.run = self.run
-            if self.run.undo_wanted_at is not None and self.run.undo_run_id is not None:
-                self.lines.undo = execute(conn, runs.get_with_states(self.run.undo_run_id))
+        before, run = self.run, getattr(document, "run", None)
+        self.run = run if isinstance(run, RunWithStates) else None
+        if (run := self.run) and self.lines and run.undo_wanted_at and run.undo_run_id:
+            self.undo = execute(conn, runs.get_with_states(run.undo_run_id))
         page = self.view.render(conn, document)
         if page.now is not None:
             self.clock_ahead = page.now - datetime.now(UTC)
@@ -210,7 +216,7 @@ class WatchedRun(Watched):
     def __init__(self, run_id: UUID, payloads: Payloads) -> None:
         super().__init__()
         self._payloads = payloads
-        self.lines: OutputLines = OutputLines()
+        self.lines = OutputLines()
         self._events = RunEvents(run_id)
         self.timeline: Sequence[TimelineEntry] = ()
         self.is_gone = False  # it was deleted
@@ -218,8 +224,7 @@ class WatchedRun(Watched):
     def read(self, conn: Connection) -> bool:
         new = run_sync(conn, self._events.read())
         self.timeline = self._payloads.of(self._events.timeline)
-        self.run = self.lines.run = self._events.run
-        self.lines.undo = self._events.undo
+        self.run, self.undo = self._events.run, self._events.undo
         return bool(new) or self._events.has_ended
 
     def fail(self, error: PgflowdError, since: datetime) -> bool:
@@ -487,27 +492,27 @@ class Fragments:
         self._numbers = numbers
         self._html: dict[str, str] = {}
         self._told: dict[str, str] = {}  # the same without the words of its times
-        self._last: dict[str, Change] = {}  # of each fragment
-        self._announced: list[Change] = []
+        self._announced = count()
+        self._last: dict[str, Change] = {}  # of each fragment, and announcements; by their numbers
         self._changes: tuple[Change, ...] = ()
 
     def replace(self, html: Mapping[str, str], announce: str = "") -> bool:
         """Take all fragments of a page that was rendered again; whether anything has changed."""
-        changed = [self._change(REMOVED, id, "") for id in self._html if id not in html]
+        changed = [self._change(REMOVED, id, id) for id in self._html if id not in html]
         told = {id: _TIMES.sub(r"\1", text) for id, text in html.items()}
         changed += [
-            self._change(FRAGMENT, id, html[id])
+            self._change(FRAGMENT, id, f"{id}\n{html[id]}")
             for id, text in told.items() if self._told.get(id) != text
         ]  # fmt: skip
         self._html, self._told = dict(html), told
-        self._last.update({change.id: change for change in changed})
         if announce:
-            said = self._change(ANNOUNCE, "", announce)
-            self._announced = [*self._announced[1 - MAX_ANNOUNCED :], said]
-        if changed or announce:
-            everything = [*self._last.values(), *self._announced]
-            self._changes = tuple(sorted(everything, key=lambda change: change.number))
-        return bool(changed or announce)
+            place = f" {next(self._announced) % MAX_ANNOUNCED}"  # no id of a fragment
+            changed.append(self._change(ANNOUNCE, place, announce))
+        for change in changed:
+            self._last.pop(change.id, None)
+            self._last[change.id] = change
+        self._changes = tuple(self._last.values())
+        return bool(changed)
 
     def put(self, id: str, html: str) -> bool:
         """Replace one fragment, and leave the others; whether it has changed."""
@@ -515,16 +520,10 @@ class Fragments:
 
     def after(self, number: int) -> list[Change]:
         """The changes after this number, in their order."""
-        found = []
-        for change in reversed(self._changes):
-            if change.number <= number:
-                break
-            found.append(change)
-        return found[::-1]
+        return [change for change in self._changes if change.number > number]
 
-    def _change(self, kind: str, id: str, text: str) -> Change:
+    def _change(self, kind: str, id: str, data: str) -> Change:
         number = self._numbers.next()
-        data = f"{id}\n{text}" if kind == FRAGMENT else id or text
         return Change(number, kind, id, data, event(kind, data, self._numbers.id(number)))
 
 
@@ -546,27 +545,15 @@ class OutputLines:
     def __init__(self, began_ms: int | None = None) -> None:
         """`began_ms`: of Unix time, by default now; another process gives other numbers."""
         began_ms = time.time_ns() // 1_000_000 if began_ms is None else began_ms
-        self.run: RunWithStates | None = None
-        self.undo: RunWithStates | None = None
         self.last = self._before = began_ms  # the numbers of the newest line, and before the first
         self._kept: deque[Line] = deque(maxlen=MAX_LINES)
 
-    def hear(self, payload: str, is_undo: bool, now: float) -> bool:
-        """Keep the line of a notification, if it is one."""
-        line = output_line(payload)
-        if line is None or self.run is None:
-            return False
-        if is_undo:
-            entry = undo_output(self.run, self.undo, line) if self.undo else None
-        else:
-            entry = output_entry(self.run, line)
-        if entry is None:
-            return False
+    def add(self, entry: TimelineEntry, now: float) -> None:
+        """Keep a line."""
         while self._kept and self._kept[0].at < now - KEPT_S:
             self._kept.popleft()
         self._kept.append(Line(self.last + 1, now, entry))
         self.last += 1
-        return True
 
     def after(self, number: int) -> tuple[int | None, Sequence[Line]]:
         """The lines after this number, and how many between are not kept; None: it is unknown."""

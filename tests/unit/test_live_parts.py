@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import UUID
 
-from pgflowd.core.documents.runs import RunWithStates
-from pgflowd.core.statuses import RunStatus
+from pgflowd.core.documents.runs import TimelineEntry
 from pgflowd.web.watcher import Fragments, Numbers, OutputLines, ReadingTimes, event
 
 
@@ -62,17 +61,13 @@ def test_a_document_is_read_soon_after_a_notification_and_seldom_if_it_takes_lon
 
 def test_of_lines_that_are_not_kept_their_number_is_known():
     lines = OutputLines(1000)
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    lines.run = RunWithStates(
-        UUID(int=1), "shop", RunStatus.STARTED, {}, None, None, 1, at, None, None
-    )
+    entry = TimelineEntry("task:output", "r", "shop", datetime(2026, 1, 1, tzinfo=UTC), 0.0)
     for number in range(1100):
-        assert lines.hear(f'{{"event_type": "task:output", "text": "{number}"}}', False, 0.0)
+        lines.add(replace(entry, text=str(number)), 0.0)
 
     missed, found = lines.after(1020)
     assert (missed, len(found), found[0].number) == (80, 1000, 1101)
     assert lines.after(2100) == (0, [])
     assert lines.after(5)[0] is None  # of an earlier time
-    lines.hear('{"event_type": "task:output", "text": "late"}', False, 61.0)
+    lines.add(replace(entry, text="late"), 61.0)
     assert [line.entry.text for line in lines.after(1020)[1]] == ["late"]
-    assert not lines.hear("no line", False, 61.0)
