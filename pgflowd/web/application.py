@@ -10,12 +10,11 @@ none. What is raised becomes an answer in `guard`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
-from uuid import UUID
 
 import psycopg
 from starlette.requests import Request
@@ -54,15 +53,17 @@ _IN_URLS = "/?&=%:;,@!$'()*+~\\"  # a backslash stays for `own_path`, which refu
 class Dashboard:
     """What all requests share."""
 
-    def __init__(self, url: str, *, operator_url: str = "", payloads: Payloads) -> None:
-        self._payloads = payloads
+    def __init__(
+        self, url: str, *, operator_url: str, payloads: str, redact: Iterable[str]
+    ) -> None:
+        self._payloads = Payloads(payloads, frozenset(key.lower() for key in redact))
         self.connections = Connections(url, _PAGE_CONNECTIONS, read_only=True)
         self.operators: Connections | None = None  # nobody can act without them
         if operator_url:
             self.operators = Connections(operator_url, _ACTION_CONNECTIONS, read_only=False)
         # it follows runs, which writes a row
         listening = Connections(url, 1, read_only=False)
-        self.live = Live(self.connections.open, listening.open, payloads)
+        self.live = Live(self.connections.open, listening.open, self._payloads)
 
     def routes(self) -> Router:
         """The application."""
@@ -88,13 +89,9 @@ class Dashboard:
         # it would make an address with another slash out of `Host`
         return Router(routes, redirect_slashes=False, default=_no_page)
 
-    def end_streams(self, reason: str) -> None:
-        """End all event streams, which a server waits for when it stops."""
-        self.live.end_streams(reason)
-
     def end(self) -> None:
         """Give up what is open, before the process ends; browsers come back."""
-        self.end_streams("reconnect")
+        self.live.end_streams("reconnect")
         for connections in (self.connections, self.operators):
             if connections is not None:
                 connections.close()
@@ -137,11 +134,8 @@ class Dashboard:
             text = "this is no id of an event"
             raise PgflowdError(text, code="E506", next="send the id of the last event, or none")
         words = request.path_params["run"]
-
-        def work(conn: Connection) -> UUID:
-            return run_sync(conn, get(find_run(conn, words))).run_id
-
-        return self.live.run(request, await self.connections.call(work), position)
+        run = await self.connections.call(lambda conn: run_sync(conn, get(find_run(conn, words))))
+        return self.live.run(request, run.run_id, position)
 
     async def _act(self, action: actions.PageAction, request: Request) -> Response:
         """Do what a form or a program asks for."""
@@ -182,13 +176,11 @@ class Dashboard:
             remedy = "log in as somebody who may act"
             raise AccessDenied(f"{user.name} may look, and change nothing", next=remedy)
 
-        def work(conn: Connection) -> Any:
-            actor, payloads = actor_of(user), self._payloads
-            return act(
-                actions.ActionRequest(conn, path, fields=fields, actor=actor, payloads=payloads)
-            )
-
-        return await self.operators.call(work)
+        asked = partial(
+            actions.ActionRequest, path=path, fields=fields, actor=actor_of(user),
+            payloads=self._payloads,
+        )  # fmt: skip
+        return await self.operators.call(lambda conn: act(asked(conn)))
 
     async def _appearance(self, request: Request) -> Response:
         """Remember how somebody wants pages to look, and return to the page."""
@@ -283,14 +275,10 @@ class Connections:
     def _work(self, work: Callable[[Connection], T]) -> T:
         conn = self._idle.take() or self.open()
         try:
-            result = work(conn)
-        except BaseException:
-            if not (conn.autocommit and not conn.broken and self._idle.keep(conn)):
+            return work(conn)
+        finally:
+            if not (conn.autocommit and self._idle.keep(conn)):
                 conn.pgconn.finish()
-            raise
-        if not self._idle.keep(conn):
-            conn.pgconn.finish()
-        return result
 
     def open(self) -> Connection:
         """Open a connection; the caller closes it. E302 or E303 for another schema than ours."""

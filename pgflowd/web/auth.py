@@ -31,7 +31,7 @@ from pgflowd.web import login_files
 from pgflowd.web import request_checks as checks
 from pgflowd.web.login_files import KNOWN, BrowserSession, LoginFile, SignedCookies
 from pgflowd.web.rendering import render
-from pgflowd.web.request_checks import NotLoggedIn, Records, Refused, TrustedProxies, User
+from pgflowd.web.request_checks import NotLoggedIn, Refused, TrustedProxies, User, Write
 
 # Hashes passwords by scrypt, and compares them.
 #
@@ -136,27 +136,17 @@ FindUser = Callable[[Scope], Awaitable[User | None] | User | None]
 """Of an application that mounts the dashboard: who has sent this request."""
 
 
-class Auth:
-    """How users are known."""
-
-    def placed(self, scope: Scope) -> Scope:
-        """Check for whom the request is, and return it with its root path and client."""
-        return scope
-
-    async def user_of(self, scope: Scope) -> User:
-        """Return who makes it. NotLoggedIn."""
-        raise NotImplementedError
-
-    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
-        """Answer a request that is about logging in or out; None: it is not."""
-        return None
-
-
-class Asked(Auth):
+class Asked:
     """The application that mounts the dashboard knows its users."""
 
     def __init__(self, find: FindUser) -> None:
         self._find = find
+
+    def placed(self, scope: Scope) -> Scope:
+        return scope
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        return None
 
     async def user_of(self, scope: Scope) -> User:
         found = self._find(scope)
@@ -171,19 +161,20 @@ class Asked(Auth):
         return user
 
 
-class Login(Auth):
+class Login:
     """The dashboard asks for logins itself. Of `auth = "none"`: whoever reaches it may look."""
 
     def __init__(
-        self, web: WebSettings, *, key: str, owner: str, secret: bytes, records: Records
+        self, web: WebSettings, *, key: str, owner: str, secret: bytes, write: Write
     ) -> None:
-        self._web, self._key, self._owner, self._records = web, key, owner, records
+        self._web, self._key, self._owner, self._write = web, key, owner, write
         self._hosts = checks.known_hosts(web.address.host, web.hosts)
         self._proxies = TrustedProxies(web.trusted_proxies)
         self._tokens = LoginFile(web.tokens, "tokens") if web.tokens else None
         self._cookies = SignedCookies(secret)
 
     def placed(self, scope: Scope) -> Scope:
+        """Check for whom the request is, and return it with its root path and client."""
         checks.check_names(scope)
         checks.check_host(scope, self._hosts)
         root, path, base = self._proxies.prefix_of(scope), scope["path"], self._web.base_path
@@ -204,6 +195,7 @@ class Login(Auth):
         }
 
     async def user_of(self, scope: Scope) -> User:
+        """Return who makes it. NotLoggedIn."""
         token = _bearer(scope)
         if token is None or not (self._tokens or self._web.auth != "proxy"):
             return self._person(scope)
@@ -216,6 +208,7 @@ class Login(Auth):
         return User(login.name, login.may_act, is_program=True)
 
     async def answer(self, scope: Scope, receive: Receive) -> Response | None:
+        """Answer a request that is about logging in or out; None: it is not."""
         if page_of(scope) != "/logout" or scope["method"] != "POST":
             return await self._enter(scope, receive)
         checks.check_origin(scope)
@@ -262,7 +255,7 @@ class KeyLogin(Login):
         if not hmac.compare_digest(keys[0].encode(), self._key.encode()):
             next = "open the link that was printed at the last start; each start has its own"
             raise NotLoggedIn("the key of this link is not right", next, was_tried=True)
-        self._records.write("info", "web.login", user=self._owner, client=scope["client"][0])
+        self._write("info", "web.login", user=self._owner, client=scope["client"][0])
         # A page and not a redirect: after one, a browser that came from another site
         # would not send the cookie. The page also takes the key from the address.
         answer = HTMLResponse(render("entered.html", root=scope["root_path"]).html)
@@ -321,7 +314,7 @@ class PasswordLogin(Login):
                    if self._cookies.read(each, time.time()) == known)  # fmt: skip
         keys = keys_of(client, next(cookies, None))
         if wait_s := self._failed.wait_s(keys, time.monotonic()):
-            self._records.write("warning", "web.login_refused", user=name[:64], client=client)
+            self._write("warning", "web.login_refused", user=name[:64], client=client)
             wait = str(int(wait_s) + 1)
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS, "too many logins have failed",
@@ -333,10 +326,10 @@ class PasswordLogin(Login):
             hashed = login.hash if login else None
             right = await asyncio.to_thread(is_right, password[:MAX_CHARS], hashed)
         if login is None or not right:
-            self._records.write("warning", "web.login_failed", user=name[:64], client=client)
+            self._write("warning", "web.login_failed", user=name[:64], client=client)
             return None
         self._failed.take_back(keys)
-        self._records.write("info", "web.login", user=name, client=client)
+        self._write("info", "web.login", user=name, client=client)
         return login_files.stamp_of(login.hash)
 
     def _page(self, scope: Scope, there: str, *, failed: bool = False) -> Response:

@@ -25,9 +25,9 @@ from pgflowd.core.exit_codes import ExitCode, exit_for
 from pgflowd.core.redact import one_line
 from pgflowd.errors import Bug, ConfigError, PgflowdError
 from pgflowd.web import request_checks as checks
-from pgflowd.web.auth import Auth, page_of
+from pgflowd.web.auth import Asked, Login, page_of
 from pgflowd.web.rendering import back_of, look_of, render, root_of, wants_json
-from pgflowd.web.request_checks import NotLoggedIn, Records, Refusals, Refused
+from pgflowd.web.request_checks import NotLoggedIn, Refusals, Refused, Write
 
 AT_ONCE = 200  # requests, event streams not counted: those have a limit of their own
 RETRY_AFTER_S = 2
@@ -42,22 +42,18 @@ class Guard:
     """The dashboard, as others reach it."""
 
     def __init__(
-        self, application: ASGIApp, auth: Auth, records: Records, *, read_only: str = ""
+        self, application: ASGIApp, auth: Asked | Login, write: Write, *, read_only: str = ""
     ) -> None:
-        self._application, self._auth, self._records = application, auth, records
+        self._application, self._auth, self._write = application, auth, write
         self._read_only = read_only  # why nobody may act; empty: some may
-        self._refusals = Refusals(records, time.monotonic)
+        self._refusals = Refusals(write, time.monotonic)
         self._open: set[_Answer] = set()  # requests that are answered, without streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._application(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await self._answer(scope, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return await self._application(scope, receive, send)
+        if scope["type"] == "websocket":
+            return await send({"type": "websocket.close", "code": 1008})
         answer = _Answer(scope, send, self._open)
         try:
             checks.check_head(scope)
@@ -85,7 +81,7 @@ class Guard:
             await self._send_error(receive, answer, error)
         except Exception as error:
             number = secrets.token_hex(4)
-            self._records.write(
+            self._write(
                 "error", "web.error", code="E901", number=number, path=one_line(scope["path"], 200),
                 error=f"{type(error).__name__}: {error}"[:500], traceback=traceback.format_exc(),
             )  # fmt: skip
@@ -124,7 +120,7 @@ class Guard:
         is_done = scope["method"] == "POST" and answer.status < HTTPStatus.BAD_REQUEST
         if user and is_done and path != _LOOK:
             shown = {"path": one_line(path, 200), "client": _client_of(scope)}
-            self._records.write("info", "web.action", user=user.name, **shown)
+            self._write("info", "web.action", user=user.name, **shown)
 
     async def _send_error(
         self, receive: Receive, answer: _Answer, error: PgflowdError, *, is_last: bool = False

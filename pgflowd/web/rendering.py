@@ -30,7 +30,7 @@ from pgflowd.core.documents.runs import Attempt, ListedRun
 from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.documents.waits import ListedSignal, SavedCheckpoint
 from pgflowd.core.failure import place_of
-from pgflowd.core.metrics.counters import is_number
+from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.payloads import Payloads
 from pgflowd.core.statuses import Marks, Outcome, RunStatus, child_mark
 from pgflowd.core.text import ago, brief, counted, duration, short_id, size

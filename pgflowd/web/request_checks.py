@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -96,18 +96,6 @@ def check_head(scope: Scope) -> None:
     if size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEAD_BYTES:
         text = f"the headers have more than {MAX_HEAD_BYTES // 1024} KiB"
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
-    _check_length(scope)
-
-
-def check_names(scope: Scope) -> None:
-    """Refuse a header like `X_Forwarded_User`: a proxy may guard only `X-Forwarded-User`."""
-    for name, _ in scope["headers"]:
-        if b"_" in name:
-            shown = one_line(name.decode("latin-1"), _SHOWN)
-            raise _bad(f"the header {shown} has a '_' in its name")
-
-
-def _check_length(scope: Scope) -> None:
     length, coding = value_of(scope, "content-length"), value_of(scope, "transfer-encoding")
     if coding is not None and length is not None:
         raise _bad("Content-Length and Transfer-Encoding are both there; send one of them")
@@ -121,6 +109,14 @@ def _check_length(scope: Scope) -> None:
         raise _bad(f"the Content-Length is {one_line(length, _SHOWN)}; it must be a number")
     if len(length) > 9 or int(length) > MAX_BODY_BYTES:
         raise too_large()
+
+
+def check_names(scope: Scope) -> None:
+    """Refuse a header like `X_Forwarded_User`: a proxy may guard only `X-Forwarded-User`."""
+    for name, _ in scope["headers"]:
+        if b"_" in name:
+            shown = one_line(name.decode("latin-1"), _SHOWN)
+            raise _bad(f"the header {shown} has a '_' in its name")
 
 
 def too_large() -> Refused:
@@ -169,7 +165,10 @@ def check_origin(scope: Scope) -> None:
         return
     site, origin = value_of(scope, "sec-fetch-site"), value_of(scope, "origin")
     name, port = host_of(scope)
-    own = _origins(scope, name, port)
+    # our own origins: a proxy may have had https and speak http to us, but not on loopback
+    host = (f"[{name}]" if ":" in name else name) + (f":{port}" if port else "")
+    schemes = {scope.get("scheme") or "http", "http" if is_loopback(scope) else "https"}
+    own = sorted(f"{scheme}://{host}" for scheme in schemes)
     if site == "same-origin":
         return
     if site is None and origin is not None and origin.lower() in own:
@@ -178,14 +177,6 @@ def check_origin(scope: Scope) -> None:
     text = f"this did not come from a page of the dashboard ({one_line(came, 200)})"
     next = f"it needs Sec-Fetch-Site: same-origin, or without it Origin: {' or '.join(own)}"
     raise Refused(HTTPStatus.FORBIDDEN, text, next=next)
-
-
-def _origins(scope: Scope, name: str, port: str) -> list[str]:
-    """Our own origins. A proxy may have had https and speak http to us, but not on loopback."""
-    host = (f"[{name}]" if ":" in name else name) + (f":{port}" if port else "")
-    came = f"{scope.get('scheme')}://" if scope.get("scheme") else "http://"
-    starts = {came, "http://" if is_loopback(scope) else "https://"}
-    return sorted(f"{start}{host}" for start in starts)
 
 
 def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -369,36 +360,29 @@ MOST = 20  # refusals that are logged within a period: a flood of them must not 
 PERIOD_S = 10.0
 
 
-class Records(Protocol):
-    """A log."""
-
-    def write(self, level: str, event: str, **fields: Any) -> None: ...
+Write = Callable[..., None]  # to a log: a level, an event, and its fields
 
 
-class StandardRecords:
-    """Writes to Python's logging."""
-
-    def __init__(self) -> None:
-        self._logger = logging.getLogger("pgflowd.web")
-
-    def write(self, level: str, event: str, **fields: Any) -> None:
-        shown = " ".join(f"{name}={value!r}" for name, value in fields.items() if value is not None)
-        self._logger.log(logging.getLevelNamesMapping()[level.upper()], "%s %s", event, shown)
+def log(level: str, event: str, **fields: Any) -> None:
+    """Write to Python's logging."""
+    shown = " ".join(f"{name}={value!r}" for name, value in fields.items() if value is not None)
+    logger = logging.getLogger("pgflowd.web")
+    logger.log(logging.getLevelNamesMapping()[level.upper()], "%s %s", event, shown)
 
 
 class Refusals:
     """Logs refused requests; of many within a short time the first, and then how many more."""
 
-    def __init__(self, records: Records, clock: Callable[[], float]) -> None:
-        self._records, self._clock = records, clock
+    def __init__(self, write: Write, clock: Callable[[], float]) -> None:
+        self._write, self._clock = write, clock
         self._began, self._count = clock(), 0
 
     def write(self, **fields: Any) -> None:
         now = self._clock()
         if now - self._began >= PERIOD_S:
             if self._count > MOST:
-                self._records.write("warning", "web.refused", count=self._count - MOST)
+                self._write("warning", "web.refused", count=self._count - MOST)
             self._began, self._count = now, 0
         self._count += 1
         if self._count <= MOST:
-            self._records.write("warning", "web.refused", **fields)
+            self._write("warning", "web.refused", **fields)

@@ -24,13 +24,12 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pgflowd.core.payloads import Payloads
 from pgflowd.core.settings.sections import LoggingSettings, WebSettings
 from pgflowd.web.application import Dashboard
 from pgflowd.web.auth import LOGINS, Asked, FindUser
 from pgflowd.web.guard import OUR_HEADERS, Guard
 from pgflowd.web.login_files import LoginFile, read_secret
-from pgflowd.web.request_checks import MAX_HEAD_BYTES, Records, StandardRecords
+from pgflowd.web.request_checks import MAX_HEAD_BYTES, Write, log
 
 HEAD_S = 10.0  # to send the head of a request
 SEND_S = 20.0  # to take what was sent
@@ -44,7 +43,7 @@ _MAX_READ = 2 * MAX_HEAD_BYTES  # what comes in more than one piece; `request_ch
 def serve(
     application: ASGIApp,
     listener: socket.socket,
-    records: Records,
+    write: Write,
     *,
     on_ready: Callable[[], None],
     on_end: Callable[[], None],
@@ -53,7 +52,7 @@ def serve(
     _raise_limit_of_files()
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [_PassOn(records)], False
+        logger.handlers, logger.propagate = [_PassOn(write)], False
     Server(application, on_ready=on_ready, on_end=on_end).run(sockets=[listener])
 
 
@@ -105,7 +104,11 @@ class _Protocol(HttpToolsProtocol):
         self._send_timer: asyncio.TimerHandle | None = None
         self._wait_for_head()
         if len(self.connections) > MAX_CONNECTIONS:
-            self._make_room()
+            # end the oldest connection that waits, so that those keep nobody out
+            others = [each for each in self.connections if isinstance(each, _Protocol)]
+            idle = [each for each in others if each.is_idle and each is not self]
+            oldest = min(idle, key=lambda each: each._began_at, default=self)
+            oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -199,13 +202,6 @@ class _Protocol(HttpToolsProtocol):
         _stop(self._send_timer)
         self._send_timer = self.loop.call_later(SEND_S, self.transport.abort)
 
-    def _make_room(self) -> None:
-        """End the oldest connection that waits, so that those keep nobody out."""
-        others = [each for each in self.connections if isinstance(each, _Protocol)]
-        idle = [each for each in others if each.is_idle and each is not self]
-        oldest = min(idle, key=lambda each: each._began_at, default=self)
-        oldest.transport.abort()
-
     def _end_after_this_answer(self) -> None:
         """Read nothing more, and close when the request has its answer that has none yet."""
         if self.pipeline:
@@ -244,15 +240,15 @@ def _raise_limit_of_files() -> None:
 class _PassOn(logging.Handler):
     """Writes uvicorn's errors to our log; its warnings are of clients that send no HTTP."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, write: Write) -> None:
         super().__init__(logging.ERROR)
-        self._records = records
+        self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {"error": record.getMessage()}
         if record.exc_info:
             fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._records.write("error", "web.error", **fields)
+        self._write("error", "web.error", **fields)
 
 
 # The dashboard as `pgflowd web` serves it: with the logins of `[web]`.
@@ -265,7 +261,7 @@ class Served(NamedTuple):
 
 
 def served(
-    web: WebSettings, *, url: str, operator_url: str, owner: str, records: Records,
+    web: WebSettings, *, url: str, operator_url: str, owner: str, write: Write,
     redact: Iterable[str] = (), read_only: str = "",
 ) -> Served:  # fmt: skip
     """
@@ -278,14 +274,14 @@ def served(
             LoginFile(path, name).logins()  # a mistake ends the start, not the first login
     key = secrets.token_urlsafe(24) if web.auth == "key" else ""
     secret = read_secret(web.secret)
-    login = LOGINS[web.auth](web, key=key, owner=owner, secret=secret, records=records)
+    login = LOGINS[web.auth](web, key=key, owner=owner, secret=secret, write=write)
     if web.auth == "none":
         read_only = 'auth in [web] is "none"'
     elif not operator_url:
         read_only = read_only or "operator_url in [web] is not set"
-    shown = Payloads(web.payloads, frozenset(key.lower() for key in redact))
-    dashboard = Dashboard(url, operator_url="" if read_only else operator_url, payloads=shown)
-    return Served(Guard(dashboard.routes(), login, records, read_only=read_only), dashboard, key)
+    operator_url = "" if read_only else operator_url
+    dashboard = Dashboard(url, operator_url=operator_url, payloads=web.payloads, redact=redact)
+    return Served(Guard(dashboard.routes(), login, write, read_only=read_only), dashboard, key)
 
 
 # The dashboard for applications that mount it.
@@ -303,7 +299,6 @@ def app(
     request and returns its `User`, or None for somebody who may not see anything. `payloads` and
     `redact` are as in the config: how values are shown, and the keys whose values are not.
     """
-    shown = Payloads(payloads, frozenset(key.lower() for key in redact))
-    dashboard = Dashboard(url, operator_url=operator_url, payloads=shown)
+    dashboard = Dashboard(url, operator_url=operator_url, payloads=payloads, redact=redact)
     read_only = "" if operator_url else "it is mounted without operator_url"
-    return Guard(dashboard.routes(), Asked(user), StandardRecords(), read_only=read_only)
+    return Guard(dashboard.routes(), Asked(user), log, read_only=read_only)

@@ -103,7 +103,7 @@ def running(
     log = Log()
     settings = replace(WebSettings(), **web)
     made = served(
-        settings, url=url, operator_url=operator_url, owner="owner", records=log, redact=redact
+        settings, url=url, operator_url=operator_url, owner="owner", write=log.write, redact=redact
     )
     if unix is None:
         listener = socket.create_server(("127.0.0.1", port), backlog=1024)

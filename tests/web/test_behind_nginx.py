@@ -123,7 +123,7 @@ def test_events_pass_at_once(database, shop, tmp_path):
         assert answer.status_code == 200
         events = events_of(answer)
         next(events)
-        made.dashboard.end_streams("reconnect")
+        made.dashboard.live.end_streams("reconnect")
         assert "reconnect" in [each.data for each in events]
 
 

@@ -153,7 +153,7 @@ def test_two_requests_at_once_are_answered_one_after_the_other(open_to_all):
 
 def test_refusals_are_logged_but_not_without_an_end():
     log, time = Log(), [0.0]
-    refusals = Refusals(log, lambda: time[0])
+    refusals = Refusals(log.write, lambda: time[0])
     for _ in range(60):
         refusals.write(code="E508")
     time[0] = 10.0

@@ -158,7 +158,7 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     operator_url = "" if is_read_only else _url(app, settings.web.operator_url, "operator_url")
     log.hide(app.secrets)
     made = served(
-        settings.web, url=url, operator_url=operator_url, owner=_owner(), records=log,
+        settings.web, url=url, operator_url=operator_url, owner=_owner(), write=log.write,
         redact=settings.logging.redact,
         read_only="it was started with --read-only" if is_read_only else "",
     )  # fmt: skip
@@ -187,7 +187,7 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
 
     with _listening(settings) as listener, ExitStack() as opened:
         browse = opened.enter_context(_opening(link)) if opens else None
-        serve(made.application, listener, log, on_ready=lambda: tell(browse), on_end=end)
+        serve(made.application, listener, log.write, on_ready=lambda: tell(browse), on_end=end)
     log.info("web.stopped")
 
 
