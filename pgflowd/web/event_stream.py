@@ -198,18 +198,13 @@ class Live:
     def __init__(self, open_reading: Open, open_listening: Open, payloads: Payloads) -> None:
         self._payloads = payloads
         self.watcher = Watcher(open_reading, open_listening)
-        self._streams: dict[EventStream, str] = {}
+        self.streams: dict[EventStream, str] = {}  # which are open, and whose they are
         self._ended: str | None = None
-
-    @property
-    def streams(self) -> int:
-        """How many are open."""
-        return len(self._streams)
 
     def end_streams(self, reason: str) -> None:
         """End all streams with an event, and open no new ones: the server stops."""
         self._ended = reason
-        for stream in list(self._streams):
+        for stream in list(self.streams):
             stream.end(reason)
         self.watcher.stop()
 
@@ -250,7 +245,7 @@ class Live:
 
     def _open(self, request: Request, tab: EventStream) -> EventStream:
         def leave() -> None:
-            self._streams.pop(tab, None)
+            self.streams.pop(tab, None)
             self.watcher.leave(tab)
 
         async def is_known() -> bool:
@@ -259,16 +254,16 @@ class Live:
             return False
 
         tab.leave, tab.is_known = leave, is_known
-        self._streams[tab] = _session_of(request)
+        self.streams[tab] = _session_of(request)
         return tab
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to who gets no stream."""
         if self._ended is not None:
             return _later(request, "the server is about to stop")
-        if len(self._streams) >= MAX_STREAMS:
+        if len(self.streams) >= MAX_STREAMS:
             return _later(request, f"{MAX_STREAMS} streams are open")
-        if Counter(self._streams.values())[_session_of(request)] >= MAX_OF_SESSION:
+        if Counter(self.streams.values())[_session_of(request)] >= MAX_OF_SESSION:
             return _later(request, f"you have {MAX_OF_SESSION} streams open")
         return None
 

@@ -200,22 +200,16 @@ class LastMinute:
     """Counts of the last minute, by name and second, so that memory stays small."""
 
     def __init__(self) -> None:
-        self._seconds: deque[tuple[int, Counter[str]]] = deque()
+        self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=int(MINUTE_S) + 1)
 
     def add(self, name: str, now: float, count: int = 1) -> None:
-        second = int(now)
-        if not self._seconds or self._seconds[-1][0] != second:
-            self._forget(now)
-            self._seconds.append((second, Counter()))
+        if not self._seconds or self._seconds[-1][0] != int(now):
+            self._seconds.append((int(now), Counter()))
         self._seconds[-1][1][name] += count
 
     def counts(self, now: float) -> Counter[str]:
-        self._forget(now)
-        return sum((counter for _, counter in self._seconds), Counter())
-
-    def _forget(self, now: float) -> None:
-        while self._seconds and self._seconds[0][0] < now - MINUTE_S:
-            self._seconds.popleft()
+        first = now - MINUTE_S
+        return sum((counter for second, counter in self._seconds if second >= first), Counter())
 
 
 def observe(histogram: list[float], seconds: float) -> None:
