@@ -182,24 +182,23 @@ def local_web(
             streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
             return stack.enter_context(_child(words, environ, END_S, text=True, **streams))
 
-        processes = [serve(LISTEN)] if is_installed() else []
+        process, line = serve(LISTEN) if is_installed() else None, ""
 
         def link() -> str | None:
-            if not processes:
+            nonlocal process, line
+            if process is None:
                 app.note(f"  for a dashboard in the browser: {INSTALL}")
                 return None
-            line = lines[-1] if lines else _first_line(processes[-1])
+            line = line or _first_line(process)
             if not line:  # the port is in use; or the config was wrong, until now
-                is_taken = processes[-1].wait(END_S) == ExitCode.TRY_LATER
-                processes.append(serve(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN))
-                line = _first_line(processes[-1])
-            lines.append(line)
+                is_taken = process.wait(END_S) == ExitCode.TRY_LATER
+                process = serve(f"127.0.0.1:{_free_port()}" if is_taken else LISTEN)
+                line = _first_line(process)
             with suppress(ValueError):
                 return str(json.loads(line)["link"])
             app.note("  the dashboard did not start; `pgflowd web` says why")
             return None
 
-        lines: list[str] = []
         yield link
 
 
@@ -249,25 +248,24 @@ def telling(
         thread.join()
 
 
-def of_start(entries: Sequence[str]) -> Callable[[Status], str]:
+def of_start(entries: Sequence[str], status: Status) -> str:
     """What a start waits for; `entries` are the modules of the config."""
-
-    def what(status: Status) -> str:
-        starting = [flow["slug"] for flow in status["flows"] if flow["state"] in _STARTING]
-        if not status["flows"]:
-            return f"importing {', '.join(entries)} …"
-        return f"starting {', '.join(starting)} …" if starting else ""
-
-    return what
+    if not status["flows"]:
+        return f"importing {', '.join(entries)} …"
+    return _of_starting(status)
 
 
 def of_reload(status: Status) -> str:
     """What a reload waits for."""
     draining = [flow for flow in status["flows"] if flow["state"] == ChildState.DRAINING]
-    starting = [flow["slug"] for flow in status["flows"] if flow["state"] in _STARTING]
     if tasks := _tasks_of(draining):
         return f"waiting for {tasks} with the old code …"
-    return f"starting {', '.join(starting)} …" if starting else "importing the changed code …"
+    return _of_starting(status) or "importing the changed code …"
+
+
+def _of_starting(status: Status) -> str:
+    starting = [flow["slug"] for flow in status["flows"] if flow["state"] in _STARTING]
+    return f"starting {', '.join(starting)} …" if starting else ""
 
 
 @contextmanager

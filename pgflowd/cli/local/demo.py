@@ -30,7 +30,7 @@ from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.settings.load import toml_value
 from pgflowd.core.settings.rules import MAX_SOCKET_PATH_BYTES
 from pgflowd.core.statuses import Marks, RunStatus
-from pgflowd.core.text import duration
+from pgflowd.core.text import between, duration
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
 from pgflowd.db.history import attempts
@@ -199,9 +199,7 @@ class _DemoRun:
 
     @property
     def took_s(self) -> float:
-        ended = self.run.completed_at or self.run.failed_at
-        began = self.run.started_at
-        return (ended - began).total_seconds() if ended and began else 0.0
+        return between(self.run.started_at, self.run.ended_at) or 0.0
 
 
 class DemoRuns:

@@ -21,14 +21,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Event, Thread
-from typing import IO, Any, NamedTuple
+from threading import Thread
+from typing import IO, Any
 
 import click
 
@@ -92,15 +91,14 @@ def serve_project(
         with (
             children.interrupted_by_term(),
             suppress(KeyboardInterrupt),
-            dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as database,
-            announce_url(root, database.url),
-            children.local_web(app, _config(app), database.url) as link,
-            nullcontext() if no_reload else watched(root) as changes,
+            dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as (url, server),
+            announce_url(root, url),
+            children.local_web(app, _config(app), url) as link,
         ):
-            project = Project(app, root, database.url)
-            server = f"PostgreSQL {database.version} ({database.about})"
+            changes = None if no_reload else watched(root)
+            project = Project(app, url)
             app.print(app.out.folded(f"pgflowd {__version__} development   {server}"))
-            app.print(f"  database {app.hide(database.url) or 'of the environment'}")
+            app.print(f"  database {app.hide(url) or 'of the environment'}")
             while not _serve(app, project, changes, link, began_at):
                 began_at = time.monotonic()
     except DevAlreadyRunning:
@@ -122,7 +120,7 @@ def _serve(
     began_at: float,
 ) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
-    socket = socket_path(app)
+    socket, entries = socket_path(app), app.settings.pgflowd.flows
     limit_s = min(app.settings.supervisor.drain_timeout_s, children.STOP_TIMEOUT_S)
     with (
         # the important records, or with -v all
@@ -137,7 +135,7 @@ def _serve(
         ) as process,
     ):
         try:
-            with children.telling(app, socket, children.of_start(app.settings.pgflowd.flows)):
+            with children.telling(app, socket, partial(children.of_start, entries)):
                 status = children.wait_until_settled(process, socket)
             project.show(status)
             _print_ready(app, project, link(), time.monotonic() - began_at)
@@ -154,7 +152,7 @@ def _serve(
 
 
 def _print_ready(app: App, project: Project, link: str | None, took_s: float) -> None:
-    flow = next(iter(project.slugs), "")
+    flow = next(iter(project.shapes), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
     app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}")
     commands = []
@@ -167,73 +165,62 @@ def _print_ready(app: App, project: Project, link: str | None, took_s: float) ->
         app.print("\n".join(app.out.commands("try", commands)))
 
 
-class DevDatabase(NamedTuple):
-    """The database on which a project is served, and what the first line says of it."""
-
-    url: str
-    version: str
-    about: str
-
-
 @contextmanager
 def dev_database(
     app: App, root: Path, port: int | None, *, ephemeral: bool, reset: bool
-) -> Iterator[DevDatabase]:
-    """The database that --database-url names, or else one of an embedded server."""
-    if app.flag_database_url is None:
-        unset_libpq_variables()
-        (root / ".pgflowd").mkdir(exist_ok=True)
-        directory = root / ".pgflowd" / "pg"
-        kept = "kept; --ephemeral deletes it"
-        if ephemeral:
-            directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
-            kept = "deleted at the end"
-        elif reset and not EmbeddedPostgres(directory).discard():
-            raise DevAlreadyRunning(str(root))
-        try:
-            with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
-                if port and postgres.port != port:
-                    text = f"PostgreSQL already runs here on port {postgres.port}"
-                    raise click.UsageError(f"{text}; stop it, or omit --port")
-                yield _installed(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
-        finally:
+) -> Iterator[tuple[str, str]]:
+    """
+    The URL of the database that --database-url names, or else of one of an embedded server; and
+    what the first line says of it.
+    """
+    with ExitStack() as ends:
+        if app.flag_database_url is not None:
+            if port or ephemeral or reset:
+                text = "--port, --ephemeral and --reset are for dev's own PostgreSQL"
+                raise click.UsageError(f"{text}, not --database-url")
+            url, about = app.database_url, "given; a changed shape is refused"
+        else:
+            unset_libpq_variables()
+            (root / ".pgflowd").mkdir(exist_ok=True)
+            directory = root / ".pgflowd" / "pg"
+            about = "embedded, .pgflowd/pg, kept; --ephemeral deletes it"
             if ephemeral:
-                shutil.rmtree(directory, ignore_errors=True)
-    elif port or ephemeral or reset:
-        text = "--port, --ephemeral and --reset are for dev's own PostgreSQL, not --database-url"
-        raise click.UsageError(text)
-    else:
-        yield _installed(app.database_url, "given; a changed shape is refused")
-
-
-def _installed(url: str, about: str) -> DevDatabase:
-    with connect(url, name="pgflowd dev") as connection:
-        schema.install(connection)
-        version = connection.info.server_version
-    return DevDatabase(url, f"{version // 10_000}.{version % 10_000}", about)
+                directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
+                about = "embedded, .pgflowd/pg, deleted at the end"
+                ends.callback(shutil.rmtree, directory, ignore_errors=True)
+            elif reset and not EmbeddedPostgres(directory).discard():
+                raise DevAlreadyRunning(str(root))
+            server = EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0)
+            postgres = ends.enter_context(server)
+            if port and postgres.port != port:
+                text = f"PostgreSQL already runs here on port {postgres.port}"
+                raise click.UsageError(f"{text}; stop it, or omit --port")
+            url = postgres.dsn
+        with connect(url, name="pgflowd dev") as connection:
+            schema.install(connection)
+            version = connection.info.server_version
+        yield url, f"PostgreSQL {version // 10_000}.{version % 10_000} ({about})"
 
 
 class Project:
     """The flows of a project, as the daemon serves them and the database defines them."""
 
-    def __init__(self, app: App, root: Path, dsn: str) -> None:
-        self.app, self.root = app, root
-        self.dsn = dsn
-        self.slugs: list[str] = []
-        self._shapes: dict[str, Any] = {}
+    def __init__(self, app: App, dsn: str) -> None:
+        self.app, self.dsn = app, dsn
+        self.shapes: dict[str, Any] = {}  # of the flows that are served
         self._broken: list[str] = []
         self.keeps_runs: bool | None = None  # when a shape changes; None: not asked yet
 
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
-        self._read_shapes(_flows_served(status))
+        self._read_shapes(status)
         undo_flows = {flow["slug"] for flow in status["flows"] if flow["undoes"]}
-        shown = [slug for slug in self.slugs if slug not in undo_flows]
+        shown = [slug for slug in self.shapes if slug not in undo_flows]
         width = max(map(len, shown), default=0)
         for number, slug in enumerate(shown):
             start = "  flows    " if number == 0 else " " * 11
-            steps = counted(len(self._shapes[slug]["steps"]), "step")
-            undos = len(undoable(self._shapes[slug]))
+            steps = counted(len(self.shapes[slug]["steps"]), "step")
+            undos = len(undoable(self.shapes[slug]))
             text = f"{slug:{width}}   {steps}{f', {undos} with undo' * bool(undos)}"
             self.app.print_lines(self.app.out.wrapped(text, head=start, indent=11))
 
@@ -242,7 +229,7 @@ class Project:
 
         A flow that crashes at its start is not waited for: the next change may mend it.
         """
-        before = self._shapes
+        before = self.shapes
         with connect(self.dsn, name="pgflowd dev") as connection:
             rows = execute(connection, list_runs(most=10_000))
         runs = Counter(row.flow_slug for row in rows)
@@ -254,7 +241,7 @@ class Project:
             print_time(self.app, f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
         took_s = time.monotonic() - began_at
-        self._read_shapes(_flows_served(ask(self.app, "status")))
+        self._read_shapes(ask(self.app, "status"))
         ends = {flow["flow"]: _ENDS.get(flow["result"]) for flow in answer["flows"]}
         results = [
             f"{name} {ends.get(name) or text}"
@@ -264,16 +251,14 @@ class Project:
         repaired = [name for name in self._broken if name not in answer["broken"]]
         results += [f"{name} is no longer broken" for name in repaired]
         self._broken = answer["broken"]
-        results = results or ["nothing to do"]
-        print_time(
-            self.app, f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})"
-        )
-        for slug in self.slugs:
-            if slug in before and changes_between(before[slug], self._shapes[slug]):
-                changes = "; ".join(changes_between(before[slug], self._shapes[slug]))
+        done = ", ".join(results or ["nothing to do"])
+        print_time(self.app, f"{_listed(changed)} changed: {done} ({duration(took_s)})")
+        for slug, shape in self.shapes.items():
+            if slug in before and (changes := changes_between(before[slug], shape)):
                 lost = {0: "", 1: ", its run is deleted"}
                 gone = lost.get(runs[slug], f", its {runs[slug]} runs are deleted")
-                print_time(self.app, f"{slug}: shape changed ({changes}); recreated{gone}.")
+                text = f"{slug}: shape changed ({'; '.join(changes)}); recreated{gone}."
+                print_time(self.app, text)
                 makes = "In production `pgflowd flows deploy` makes it the next version"
                 self.app.print(self.app.out.folded(f"         {makes}, and runs stay"))
 
@@ -312,11 +297,13 @@ class Project:
                 done = deploy(connection, flow.slug, flow.shape or {}, may_change=True)
                 print_time(self.app, f"{flow.slug}: starts go to {done.flow_slug}")
 
-    def _read_shapes(self, slugs: Iterable[str]) -> None:
+    def _read_shapes(self, status: dict[str, Any]) -> None:
+        """Read the shapes of the flows that the daemon serves."""
+        served = (ChildState.UP, ChildState.ASLEEP)
+        slugs = [flow["slug"] for flow in status["flows"] if flow["state"] in served]
         with connect(self.dsn, name="pgflowd dev") as connection:
             shapes = {slug: execute(connection, flow_shape(slug)) for slug in slugs}
-        self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
-        self.slugs = list(self._shapes)
+        self.shapes = {slug: shape for slug, shape in shapes.items() if shape}
 
 
 def follow_changes(project: Project, process: subprocess.Popen[bytes], changes: Changes) -> None:
@@ -331,57 +318,24 @@ def follow_changes(project: Project, process: subprocess.Popen[bytes], changes: 
                 print_problems(project.app, error.problems)
 
 
-@contextmanager
-def watched(root: Path) -> Iterator[Changes]:
+def watched(root: Path) -> Changes:
     """
-    Watch the files of a project in a thread during the block. Yields a function that returns those
-    that changed, none after half a second without a change, and raises the error that ended the
-    thread, such as too few inotify watches.
+    Watch the files of a project from now on. Returns a function that returns those that changed
+    since its last call, none after half a second without a change.
     """
     from watchfiles import DefaultFilter, watch
 
-    found: Queue[list[str] | Exception] = Queue()  # nothing each time without a change
-    end = Event()
-
-    class Ours(DefaultFilter):
-        def __call__(self, change: Any, path: str) -> bool:
-            inner = Path(path).relative_to(root)
-            return (
-                inner.suffix in _SUFFIXES
-                and not _UNWATCHED.intersection(inner.parts)
-                and super().__call__(change, path)
-            )
-
-    def watch_files() -> None:
-        options: dict[str, Any] = {"rust_timeout": POLL_MS, "yield_on_timeout": True}
-        try:
-            for each in watch(root, watch_filter=Ours(), stop_event=end, **options):
-                found.put(sorted({str(Path(path).relative_to(root)) for _, path in each}))
-        except Exception as error:
-            found.put(error)
+    is_usual = DefaultFilter()
+    # not filtered there, where only a change that passes, and no other, would end half a second
+    found = watch(root, watch_filter=None, rust_timeout=POLL_MS, yield_on_timeout=True)
+    next(found)  # it watches now, so that no later change is missed
 
     def changes() -> list[str]:
-        try:
-            changed = found.get(timeout=POLL_MS / 1000)
-        except Empty:
-            return []
-        if isinstance(changed, Exception):
-            raise changed
-        return changed
+        files = (Path(path).relative_to(root) for kind, path in next(found) if is_usual(kind, path))
+        ours = (file for file in files if not _UNWATCHED.intersection(file.parts))
+        return sorted({str(file) for file in ours if file.suffix in _SUFFIXES})
 
-    thread = Thread(target=watch_files, daemon=True)
-    thread.start()
-    found.put(found.get())  # it watches now, so that no later change is missed
-    try:
-        yield changes
-    finally:
-        end.set()
-        thread.join()
-
-
-def _flows_served(status: dict[str, Any]) -> list[str]:
-    served = (ChildState.UP, ChildState.ASLEEP)
-    return [flow["slug"] for flow in status["flows"] if flow["state"] in served]
+    return changes
 
 
 def _listed(files: list[str]) -> str:

@@ -128,11 +128,8 @@ class Top(TextualApp[ExitCode]):
             if isinstance(each, TopScreen) and each.is_mounted:
                 each.draw()
 
-    def do(self, verb: verbs.Verb[Any], target: str) -> None:
+    async def do(self, verb: verbs.Verb[Any], target: str) -> None:
         """Ask, and after a yes do it."""
-        self.run_worker(self._ask_and_do(verb, target))
-
-    async def _ask_and_do(self, verb: verbs.Verb[Any], target: str) -> None:
         name = f"flow {target}" if verb.target is Target.FLOW else f"run {short_id(target)}"
         note = "nothing was changed"
         if await self.push_screen_wait(Question(f" {verb.name} {one_line(name)}? y/n")):
@@ -212,11 +209,8 @@ class TopScreen(Screen[None]):
         super().__init__()
         self.subject = subject
         self.note = ""
+        self.sorts = SORTS.get(subject.kind, ("",))  # the first one applies
         self._shown: dict[str, str] = {}
-
-    @property
-    def sort(self) -> str:
-        return ""
 
     @property
     def chosen(self) -> tuple[str, str]:
@@ -239,7 +233,7 @@ class TopScreen(Screen[None]):
             below.append(f" /{one_line(self.subject.filter)}   Escape shows all")
         self.query_one("#below").display = bool(below)
         self._show("below", "\n".join(below))
-        hidden, words = _HIDDEN.get(self.subject.kind, ()), {"sort": f"sort: {self.sort}"}
+        hidden, words = _HIDDEN.get(self.subject.kind, ()), {"sort": f"sort: {self.sorts[0]}"}
         if self.app.is_stopped:
             words["stop"] = "go on"
         keys = [
@@ -265,21 +259,23 @@ class TopScreen(Screen[None]):
             self.app.pop_screen()
 
     def action_pause(self) -> None:
-        if flow := self.chosen[0]:
-            is_paused = lines.is_paused(flow, self.app.source.seen)
-            self.app.do(verbs.RESUME_FLOW if is_paused else verbs.PAUSE_FLOW, flow)
+        flow = self.chosen[0]
+        is_paused = lines.is_paused(flow, self.app.source.seen)
+        self._do(verbs.RESUME_FLOW if is_paused else verbs.PAUSE_FLOW, flow)
 
     def action_cancel(self) -> None:
-        if run := self._run():
-            self.app.do(verbs.CANCEL, run)
+        self._do(verbs.CANCEL, self._run())
 
     def action_retry(self) -> None:
-        if run := self._run():
-            self.app.do(verbs.RETRY, run)
+        self._do(verbs.RETRY, self._run())
 
     def action_follow(self) -> None:
         if self.subject.kind is not TopView.EVENTS and (run := self._run()):
             self.app.push_screen(TextView(TopSubject(TopView.EVENTS, self.subject.flow, run)))
+
+    def _do(self, verb: verbs.Verb[Any], target: str) -> None:
+        if target:
+            self.app.run_worker(self.app.do(verb, target))
 
     def _show(self, id: str, text: str) -> None:
         """Show lines, unless they are shown: only what differs is sent to the terminal."""
@@ -329,11 +325,6 @@ class ListView(TopScreen):
     def __init__(self, subject: TopSubject) -> None:
         super().__init__(subject)
         self.keys: Sequence[str] = ()
-        self._sort = 0
-
-    @property
-    def sort(self) -> str:
-        return SORTS[self.subject.kind][self._sort]
 
     @property
     def chosen(self) -> tuple[str, str]:
@@ -352,7 +343,7 @@ class ListView(TopScreen):
 
     def draw(self) -> None:
         super().draw()
-        found = lines.list_rows(self.subject, self.app.source.seen, self.sort, self._page(1))
+        found = lines.list_rows(self.subject, self.app.source.seen, self.sorts[0], self._page(1))
         self._show("titles", f" {found.titles}")
         rows, chosen = self.query_one(OptionList), self.chosen
         if found.keys != self.keys or not found.keys:
@@ -379,7 +370,7 @@ class ListView(TopScreen):
             super().action_back()
 
     def action_sort(self) -> None:
-        self._sort = (self._sort + 1) % len(SORTS[self.subject.kind])
+        self.sorts = (*self.sorts[1:], self.sorts[0])
         self.draw()
 
     def action_filter(self) -> None:
