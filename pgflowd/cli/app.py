@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pgflowd.cli.terminal.screen import Screen, TableCell, emit, screen_for
+from pgflowd.cli.terminal.screen import Screen, emit, screen_for
 from pgflowd.core.documents import versioned
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.redact import one_line, redact, secrets_in
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 
 
 class CommandRefused(click.ClickException):
-    """The command refuses; the text says what is missing."""
+    """The command refuses; the text says what is missing, the exit code why."""
 
-    exit_code = ExitCode.REFUSED
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.REFUSED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 class App:
@@ -160,12 +162,6 @@ class App:
     def print_json_line(self, value: Any) -> None:
         """Print one JSON object on one line, and flush it."""
         emit(json.dumps(value, default=_as_json), sys.stdout)
-
-    def print_table(
-        self, titles: Sequence[str], rows: Iterable[Sequence[str | TableCell]], **layout: Any
-    ) -> None:
-        """Print a table; `layout` is as in `Screen.table`."""
-        self.print(self.out.table(titles, rows, **layout))
 
     def hide(self, text: str) -> str:
         """Return the text without secrets."""

@@ -2,7 +2,7 @@
 Sends requests of commands to the running daemon.
 
 `ask` returns the answer, or raises NotRunning (exit code 3) if no process has the socket, E414
-if the daemon does not answer, and Denied (exit code 77) if the socket belongs to another user.
+if the daemon does not answer, and refuses (exit code 77) if the socket belongs to another user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from pgflowd.cli.app import App
+from pgflowd.cli.app import App, CommandRefused
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.errors import RunError
 from pgflowd.host import control
@@ -30,12 +30,6 @@ class NotRunning(click.ClickException):
     exit_code = ExitCode.NOT_RUNNING
 
 
-class Denied(click.ClickException):
-    """The socket belongs to another user."""
-
-    exit_code = ExitCode.DENIED
-
-
 def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
     """Send a command to the daemon of this configuration, and return its answer."""
     path = socket_path(app)
@@ -46,7 +40,8 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
         raise NotRunning(f"no daemon is running at {path}; {remedy}") from None
     except PermissionError:
         owner = control.owner_of(path) or "another user"
-        raise Denied(f"{path} belongs to {owner}; ask as that user, or as root") from None
+        text = f"{path} belongs to {owner}; ask as that user, or as root"
+        raise CommandRefused(text, ExitCode.DENIED) from None
     except (OSError, ValueError) as error:
         is_full = isinstance(error, BlockingIOError)
         why = ": too many other requests wait for it" if is_full else ""

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.core.documents.waits import OpenTask
-    from pgflowd.db.query import Query
 
     ParamType = click.ParamType[Any]
-    Suggest = Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[str]]
+    Suggest = Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[Any]]
 else:
     ParamType = click.ParamType  # no generic class in older releases of click
 
@@ -48,24 +47,25 @@ MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless strea
 
 class NamedWord(ParamType):
     """
-    A word that names something in the database. `suggest` reads lines for shells, with the words
-    that are given before; what follows a word, after a blank, explains it. `check` refuses a word
-    that can name nothing, before the command connects.
+    A word that names something in the database. `suggest` reads rows for shells, with the words
+    that are given before, and `line` makes a line of each; what follows a word there, after a
+    blank, explains it. `check` refuses a word that can name nothing, before the command connects.
     """
 
     def __init__(
         self,
         name: str,
         suggest: Suggest,
-        check: Callable[[str], object] | None = None,
+        line: Callable[[Any], str | None] = str,
+        *,
+        check: Callable[[str], object] = str,
         constants: Sequence[str] = (),
     ) -> None:
-        self.name, self._suggest = name, suggest
+        self.name, self._suggest, self._line = name, suggest, line
         self._check, self._constants = check, constants
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if self._check is not None:
-            self._check(value)
+        self._check(value)
         return value
 
     def shell_complete(
@@ -90,7 +90,8 @@ class NamedWord(ParamType):
             limits = db.connection.Limits(connect_s=2.0, statement_s=1.0, lock_s=1.0)
             name = "pgflowd completion"
             with db.connection.connect(app.database_url, name=name, limits=limits) as conn:
-                return [line for line in self._suggest(conn, given) if line.isprintable()]
+                lines = list(filter(None, map(self._line, self._suggest(conn, given))))
+            return [line for line in lines if line.isprintable()]
         except Exception:
             return []
 
@@ -110,16 +111,6 @@ def completing(
     return lambda _ctx, _param, begun: begin_with(begun, words())
 
 
-def _listed(query: Callable[[], Query[list[Any]]], line: Callable[[Any], str]) -> Suggest:
-    """Suggest a line of each row that a query finds."""
-
-    def suggest(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterable[str]:
-        found = execute(conn, query())
-        return map(line, found)
-
-    return suggest
-
-
 def _workers(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterator[str]:
     for daemon in execute(conn, db.daemons.list_daemons()):
         for flow in daemon.flows:
@@ -136,14 +127,9 @@ def _steps(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> list[str]
     return [step["slug"] for step in shape["steps"]]
 
 
-def _waits_of_run(word: Callable[[OpenTask], str | None]) -> Suggest:
-    """Suggest a word of each task of the run that waits, if it has one."""
-
-    def suggest(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> Iterable[str]:
-        waits = execute(conn, db.waits.waits_of(find_run(conn, given["run"]), 100))
-        return filter(None, map(word, waits))
-
-    return suggest
+def _waits(conn: psycopg.Connection[Any], given: Mapping[str, Any]) -> list[OpenTask]:
+    """The tasks of the run that wait."""
+    return execute(conn, db.waits.waits_of(find_run(conn, given["run"]), 100))
 
 
 def _refused(word: object, fault: str) -> click.BadParameter:
@@ -274,52 +260,48 @@ def option_value(word: str) -> tuple[str, Any]:
 
 RUN = NamedWord(
     "run",
-    _listed(
-        lambda: db.runs.list_runs(most=50),
-        lambda run: f"{short_id(run.run_id)} {run.flow_slug} {run.status}",
-    ),
-    check_run_word,
-    [f"{LAST} the newest run"],
+    lambda conn, _: execute(conn, db.runs.list_runs(most=50)),
+    lambda run: f"{short_id(run.run_id)} {run.flow_slug} {run.status}",
+    check=check_run_word,
+    constants=[f"{LAST} the newest run"],
 )
-FLOW = NamedWord("flow", lambda conn, given: db.run_search.flow_slugs(conn))
+FLOW = NamedWord("flow", lambda conn, _: db.run_search.flow_slugs(conn))
 SCHEDULE = NamedWord(
-    "name", _listed(lambda: db.schedules.list_schedules(), lambda each: f"{each.name} {each.when}")
+    "name",
+    lambda conn, _: execute(conn, db.schedules.list_schedules()),
+    lambda each: f"{each.name} {each.when}",
 )
 DAEMON = NamedWord(
-    "daemon", _listed(lambda: db.daemons.list_daemons(), lambda each: f"{each.place} {each.state}")
+    "daemon",
+    lambda conn, _: execute(conn, db.daemons.list_daemons()),
+    lambda each: f"{each.place} {each.state}",
 )
-WORKER = NamedWord("worker id", _workers, check_worker_word)
+WORKER = NamedWord("worker id", _workers, check=check_worker_word)
 SETTING = NamedWord(
-    "setting", _listed(lambda: db.daemons.list_settings(), lambda each: f"{each.name} {each.means}")
+    "setting",
+    lambda conn, _: execute(conn, db.daemons.list_settings()),
+    lambda each: f"{each.name} {each.means}",
 )
 STEP = NamedWord("step", _steps)
-APPROVAL_STEP = NamedWord(
-    "step", _waits_of_run(lambda task: task.step_slug if task.is_approval else "")
-)
-SIGNAL_NAME = NamedWord("name", _waits_of_run(lambda task: task.name))
+APPROVAL_STEP = NamedWord("step", _waits, lambda task: task.step_slug if task.is_approval else "")
+SIGNAL_NAME = NamedWord("name", _waits, lambda task: task.name)
 TASK = NamedWord(
     "task",
-    _listed(
-        lambda: db.waits.stalled_tasks(60.0),
-        lambda task: task_name(task.run_id, task.step_slug, task.task_index),
-    ),
-    check_task_word,
+    lambda conn, _: execute(conn, db.waits.stalled_tasks(60.0)),
+    lambda task: task_name(*task.key),
+    check=check_task_word,
 )
 OPEN_TASK = NamedWord(
     "task",
-    _listed(
-        lambda: db.waits.list_tasks(most=50),
-        lambda task: f"{task_name(*task.key)} {task.flow_slug} {task.status}",
-    ),
-    check_task_word,
+    lambda conn, _: execute(conn, db.waits.list_tasks(most=50)),
+    lambda task: f"{task_name(*task.key)} {task.flow_slug} {task.status}",
+    check=check_task_word,
 )
 WAITING_TASK = NamedWord(
     "task",
-    _listed(
-        lambda: db.waits.list_tasks(statuses=[TaskStatus.WAITING], most=50),
-        lambda task: f"{task_name(*task.key)} {one_line(task.waits_for, 60)}",
-    ),
-    check_task_word,
+    lambda conn, _: execute(conn, db.waits.list_tasks(statuses=[TaskStatus.WAITING], most=50)),
+    lambda task: f"{task_name(*task.key)} {one_line(task.waits_for, 60)}",
+    check=check_task_word,
 )
 
 run_argument = click.argument("run", metavar="RUN", type=RUN)

@@ -147,14 +147,13 @@ _RESULTS = {
 
 
 STOPPED = "stopped"
-DaemonEnd = Annotated[
-    str, Words((DaemonState.DRAINING, DaemonState.STOPPING, STOPPED)), "with `--wait` `stopped`"
-]
 
 
 class EndingDaemon(TypedDict):
     pid: int
-    state: DaemonEnd
+    state: Annotated[
+        str, Words((DaemonState.DRAINING, DaemonState.STOPPING, STOPPED)), "with `--wait` `stopped`"
+    ]
 
 
 class Reloaded(TypedDict):
@@ -183,7 +182,7 @@ def drain(app: App, wait: bool) -> None:
     \b
     Example: pgflowd drain --wait
     """
-    _report_end(app, daemon_client.ask(app, "drain"), wait, "draining")
+    _end(app, wait, DaemonState.DRAINING, "drain")
 
 
 @click.command(cls=Command, prints=EndingDaemon)
@@ -196,9 +195,7 @@ def stop(app: App, now: bool, wait: bool) -> None:
     \b
     Example: pgflowd stop --now --wait
     """
-    _report_end(
-        app, daemon_client.ask(app, "stop", now=now), wait, "stopping" if now else "draining"
-    )
+    _end(app, wait, DaemonState.STOPPING if now else DaemonState.DRAINING, "stop", now=now)
 
 
 @click.command(cls=Command, prints=Reloaded)
@@ -223,13 +220,13 @@ def reload(app: App) -> None:
         app.exit(ExitCode.NO)
 
 
-def _report_end(app: App, answer: dict[str, Any], wait: bool, state: DaemonEnd) -> None:
-    pid = int(answer["pid"])
+def _end(app: App, wait: bool, state: DaemonState, command: str, **arguments: bool) -> None:
+    """Send the daemon a command that ends it, and report it."""
+    pid = int(daemon_client.ask(app, command, **arguments)["pid"])
     if wait:
         daemon_client.wait_for_end(pid)
-        state = STOPPED
     end = "has ended" if wait else f"is {state}"
-    document = EndingDaemon(pid=pid, state=state)
+    document = EndingDaemon(pid=pid, state=STOPPED if wait else state)
     app.print_result(lambda: app.note(f"the daemon ({pid}) {end}"), document)
 
 
@@ -244,12 +241,9 @@ def _show(app: App, answer: dict[str, Any]) -> None:
         app.note(str(answer["error"]))
     elif answer["error"]:
         app.note("nothing was changed:")
-    problems = [
-        Problem(each["code"], each["text"], each.get("place"), each.get("next"))
-        for each in answer["problems"]
-    ]
-    if problems:
-        print_problems(app, problems)
+    if problems := answer["problems"]:
+        keys = ("code", "text", "place", "next")
+        print_problems(app, [Problem(*map(each.get, keys)) for each in problems])
 
 
 _NOT_SERVED = {
@@ -346,9 +340,7 @@ def tree(app: App) -> None:
 
 def _show_database(app: App) -> None:
     """Print facts from the database."""
-    database: dict[str, Any] = {
-        "state": DatabaseState.DOWN, "server": None, "place": None, "schema": None
-    }  # fmt: skip
+    database: dict[str, Any] = dict.fromkeys(("state", "server", "place", "schema"))
     queues: list[tuple[str, int, float | None]] = []
     waits: dict[str, dict[str, int]] = {}
     problems: list[dict[str, Any]] = []

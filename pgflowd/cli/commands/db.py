@@ -169,7 +169,7 @@ def settings(app: App) -> None:
         takes = [one.takes] if app.verbose else []
         rows.append([one.name, _value_text(one.value), *takes, changed, one.means])
     titles = ["NAME", "VALUE", *["TAKES"] * app.verbose, "CHANGED", "MEANS"]
-    app.print_table(titles, rows, losing=["CHANGED"])
+    app.print(app.out.table(titles, rows, losing=["CHANGED"]))
 
 
 @db.command("set", prints=ChangedSetting)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 
 import click
 
-from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.app import App, CommandRefused, pass_app
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import begin_with, completing
 from pgflowd.cli.problems import ShownProblem
@@ -24,12 +24,6 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.text import did_you_mean
 from pgflowd.errors import TITLES
 from pgflowd.host.pages import error_page, error_texts, page_text
-
-
-class NothingFound(click.ClickException):
-    """There is no such page; the text names the nearest."""
-
-    exit_code = ExitCode.NOT_FOUND
 
 
 class ListedParts(TypedDict):
@@ -92,7 +86,7 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
             app.print_json(schema_of(known[name]))
         elif name:
             remedy = did_you_mean(name, known) or f"these are: {', '.join(known)}"
-            raise NothingFound(f"there is no document '{one_line(name, 60)}'; {remedy}")
+            raise nothing_found(f"there is no document '{one_line(name, 60)}'; {remedy}")
         elif app.json:
             app.print_json(list(known))
         else:
@@ -113,7 +107,7 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
         app.print_result(lambda: show_page(text, app.out), document)
     else:
         if words.upper() in TITLES:
-            raise NothingFound(f"`pgflowd explain {words.upper()}` shows the page of a code")
+            raise nothing_found(f"`pgflowd explain {words.upper()}` shows the page of a code")
         found = documentation.found_in(
             [(page, page_text(page.path)) for page in contents.pages], words
         )
@@ -121,8 +115,8 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
             shown, nearest = one_line(words, 60), contents.nearest(words)
             if nearest:
                 listed = ", ".join(f"{page.topic} ({page.title})" for page in nearest)
-                raise NothingFound(f"there is no topic '{shown}'; the nearest are {listed}")
-            raise NothingFound(f"no page has '{shown}'; `pgflowd docs` lists all pages")
+                raise nothing_found(f"there is no topic '{shown}'; the nearest are {listed}")
+            raise nothing_found(f"no page has '{shown}'; `pgflowd docs` lists all pages")
         app.print_result(
             lambda: show(found_lines(found, app.out), app.out), FoundTexts(found=found)
         )
@@ -158,14 +152,19 @@ def explain(app: App, code: tuple[str, ...]) -> None:
         return
     if near := documentation.nearest_codes(words):
         listed = ", ".join(f"{each} ({TITLES[each]})" for each in near)
-        raise NothingFound(f"there is no code '{words}'; the nearest are {listed}")
+        raise nothing_found(f"there is no code '{words}'; the nearest are {listed}")
     codes = documentation.codes_with(error_texts(), words) if words else list(TITLES)
     if not codes:
         shown = one_line(words, 60)
-        raise NothingFound(f"no code has '{shown}'; `pgflowd explain` lists all codes")
+        raise nothing_found(f"no code has '{shown}'; `pgflowd explain` lists all codes")
     document = Codes(codes=documentation.listed_codes(codes))
     app.print_result("\n".join(code_lines(codes, app.out)), document)
     app.note("`pgflowd explain CODE` says more about one of them")
+
+
+def nothing_found(text: str) -> CommandRefused:
+    """There is no such page; the text names the nearest."""
+    return CommandRefused(text, ExitCode.NOT_FOUND)
 
 
 def documents() -> dict[str, Any]:

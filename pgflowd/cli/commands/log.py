@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 from uuid import UUID
 
 import click
@@ -57,61 +57,46 @@ MAX_ATTEMPTS = 20  # of which `runs output` shows what they printed
 E = TypeVar("E", PersonAction, RunEvent)
 
 
-class LogFollower(Generic[E]):
-    """Yields the entries of a log as they come, the oldest first."""
+def looks_at(
+    conn: psycopg.Connection[Any],
+    query: Callable[[datetime | None], Query[list[E]]],
+    reopen: Callable[[], psycopg.Connection[Any]],
+    is_over: Callable[[list[E]], bool] = lambda entries: False,
+) -> Iterator[list[E]]:
+    """
+    Yield the entries of a log that are new at each look, the oldest first: first those that are
+    there already, and once more after those that say it is over. A lost connection is replaced.
+    """
+    import psycopg
 
-    def __init__(
-        self,
-        conn: psycopg.Connection[Any],
-        read: Callable[[datetime | None], Query[list[E]]],
-        reopen: Callable[[], psycopg.Connection[Any]],
-    ) -> None:
-        self._conn, self._reopen = conn, reopen
-        self._query: Callable[[datetime | None], Query[list[E]]] = read
-        self._known: set[Hashable] = set()
-        self._last: datetime | None = None
-        self._whole_at = 0.0
-
-    def follow(self, is_over: Callable[[list[E]], bool] = lambda entries: False) -> Iterator[E]:
-        """Yield entries until new ones say that it is over, for ever if none do."""
-        while True:
-            began = time.monotonic()
-            new = self.look()
-            yield from new
-            if is_over(new):
-                self._whole_at = 0.0
-                yield from self.look()
-                return
-            time.sleep(max(MIN_PAUSE_S, (time.monotonic() - began) * SHARE))
-
-    def look(self) -> list[E]:
-        """The entries that are new since the last look; first those that are there already."""
-        now = time.monotonic()
-        is_whole = self._last is None or now >= self._whole_at
-        after = None if self._last is None or is_whole else self._last - OVERLAP
-        found = self._read(after)
-        if is_whole:
-            self._whole_at = now + WHOLE_S
-        new = [entry for entry in found if entry.key not in self._known]
-        new.sort(key=lambda entry: entry.at)  # the order of one moment stays
-        self._known.update(entry.key for entry in new)
-        self._last = max((entry.at for entry in found), default=self._last)
-        return new
-
-    def _read(self, after: datetime | None) -> list[E]:
-        """Read the log; if the connection is lost, on a new one."""
-        import psycopg
-
-        pause_s = MIN_RECONNECT_S
-        while True:
-            try:
-                if self._conn.closed:
-                    self._conn = self._reopen()
-                return execute(self._conn, self._query(after))
-            except (Unreachable, psycopg.OperationalError):
-                self._conn.close()
+    known: set[Hashable] = set()
+    last: datetime | None = None
+    whole_at, pause_s, is_last = 0.0, MIN_RECONNECT_S, False
+    while True:
+        began = time.monotonic()
+        is_whole = last is None or is_last or began >= whole_at
+        try:
+            if conn.closed:
+                conn = reopen()
+            found = execute(conn, query(None if last is None or is_whole else last - OVERLAP))
+        except (Unreachable, psycopg.OperationalError):
+            conn.close()
             time.sleep(pause_s)
             pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
+            continue
+        pause_s = MIN_RECONNECT_S
+        if is_whole:
+            whole_at = began + WHOLE_S
+        new = [entry for entry in found if entry.key not in known]
+        new.sort(key=lambda entry: entry.at)  # the order of one moment stays
+        known.update(entry.key for entry in new)
+        last = max((entry.at for entry in found), default=last)
+        yield new
+        if is_last:
+            return
+        is_last = is_over(new)
+        if not is_last:
+            time.sleep(max(MIN_PAUSE_S, (time.monotonic() - began) * SHARE))
 
 
 @click.command(cls=Command, prints={"": Actions, "--follow": PersonAction})
@@ -152,8 +137,8 @@ def log(
                 first = max(after or begin, begin)
                 return db.history.list_actions(run_id, first, actor, MAX_FOLLOWED)
 
-            follower = LogFollower(conn, read, reconnector(app))
-            for action in chain(follower.look()[-limit:], follower.follow()):
+            looks = looks_at(conn, read, reconnector(app))
+            for action in chain(next(looks)[-limit:], chain.from_iterable(looks)):
                 writer.write_action(action)
         first = None if since is None else now - timedelta(seconds=since)
         found = execute(conn, db.history.list_actions(run_id, first, actor, limit))
@@ -192,8 +177,8 @@ def run_log(app: App, run: str, follow: bool, before: datetime | None, limit: in
             perform(conn, db.operations.get(run_id))
         writer = LogWriter(app)
         if follow:
-            log = LogFollower(conn, partial(db.history.timeline, run_id), reconnector(app))
-            for event in log.follow(is_over):
+            query = partial(db.history.timeline, run_id)
+            for event in chain.from_iterable(looks_at(conn, query, reconnector(app), is_over)):
                 writer.write_event(event)
             return
     if app.json:

@@ -278,19 +278,7 @@ def page_key(word: str) -> PageKey:
 )
 @params.LIMIT_OPTION
 @pass_app
-def list_(
-    app: App,
-    flow: str | None,
-    statuses: Sequence[str],
-    since: datetime | float | None,
-    until: datetime | float | None,
-    text: str,
-    labels: Sequence[tuple[str, str]],
-    key: str | None,
-    input: Any,
-    after: PageKey | None,
-    limit: int,
-) -> None:
+def list_(app: App, /, after: PageKey | None, limit: int, **given: Any) -> None:
     """List the newest runs; with -v whole ids and errors, and the runs that undo others.
 
     \b
@@ -299,10 +287,10 @@ def list_(
              pgflowd runs list --text TimeoutError --until 2d
              pgflowd runs list --flow orders --input '{"customer": 42}'
     """
-    wanted = RunFilter(
-        flow, statuses, _ago(since), _ago(until), dict(labels), text, with_undos=app.verbose,
-        input=None if input is None else encode(input), key=checked_key(flow, key),
-    )  # fmt: skip
+    given["labels"], given["key"] = dict(given["labels"]), checked_key(given["flow"], given["key"])
+    given["input"] = None if given["input"] is None else encode(given["input"])
+    given |= {name: _ago(given[name]) for name in ("since", "until")}
+    wanted = RunFilter(**given, with_undos=app.verbose)
     with database(app) as conn:
         page = perform(conn, db.run_search.find_page(wanted, limit, after, MAX_SEEN))
         if app.json:

@@ -170,16 +170,7 @@ def fire(app: App, name: str) -> None:
     shell_complete=params.completing(lambda: ("one", "none", "all")),
 )  # fmt: skip
 @pass_app
-def add(
-    app: App,
-    name: str,
-    flow: str,
-    cron: str,
-    input_: Any,
-    timezone: str,
-    overlap: str,
-    catchup: str,
-) -> None:
+def add(app: App, /, name: str, flow: str, input_: Any, **ticks: Any) -> None:
     """Add a schedule, or change one that was added so.
 
     CRON has five fields, or is @hourly, @daily, @weekly, @monthly, @yearly or "@every 30s".
@@ -188,16 +179,16 @@ def add(
     Example: pgflowd schedules add morning reports "0 9 * * MON-FRI" --timezone Europe/Berlin
              pgflowd schedules add poll fetch_orders "@every 15m" --input '{"full": false}'
     """
-    given = {} if input_ is None else input_
-    wanted = Schedule(cron, given, timezone, overlap, catchup)  # type: ignore[arg-type]
+    wanted = Schedule(input={} if input_ is None else input_, **ticks)
     with database(app) as conn:
         try:
             changed = perform(conn, db.operations.add_schedule(name, flow, wanted, None))
         except NotFound as error:
             raise unknown_flow(conn, flow) from error
         now = time_of(conn)
-    tick = next(ticks_after(cron, timezone, now))
-    when = f"{in_words(cron, timezone)}, next {next_text(tick, timezone, now)}"
+    tick = next(ticks_after(wanted.cron, wanted.timezone, now))
+    when = in_words(wanted.cron, wanted.timezone)
+    when = f"{when}, next {next_text(tick, wanted.timezone, now)}"
     text = f"schedule {name} {'set' if changed else 'is so already'}: {when}"
     document = AddedSchedule(name=name, flow=flow, changed=changed, next_at=tick)
     app.print_result(app.out.folded(text), document)

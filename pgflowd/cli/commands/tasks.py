@@ -110,14 +110,7 @@ def tasks() -> None:
 )  # fmt: skip
 @params.LIMIT_OPTION
 @pass_app
-def list_open(
-    app: App,
-    statuses: Sequence[str],
-    flow: str | None,
-    run: str | None,
-    needs: Sequence[str],
-    limit: int,
-) -> None:
+def list_open(app: App, /, flow: str | None, run: str | None, limit: int, **given: Any) -> None:
     """List open tasks, the oldest first, and what they wait for; with -v whole ids.
 
     \b
@@ -127,11 +120,11 @@ def list_open(
         raise click.UsageError("--flow and --run exclude each other: a run has one flow")
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)
-        finding = db.run_search.find_open_tasks(run_id, flow, statuses, needs, limit)
+        finding = db.run_search.find_open_tasks(run_id, flow, most=limit, **given)
         found, now = perform(conn, finding), time_of(conn)
         for slug in dict.fromkeys(task.flow_slug for task in found):
             note_paused(app, conn, slug)
-    some = statuses or flow or run or needs
+    some = flow or run or any(given.values())
     nothing = "there are no such tasks" if some else "no task is open"
     app.print_found(Tasks(tasks=found), found, lambda: print_tasks(app, found, now), nothing)
 

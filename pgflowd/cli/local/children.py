@@ -27,7 +27,7 @@ from typing import IO, Any
 
 import click
 
-from pgflowd.cli.app import App
+from pgflowd.cli.app import App, CommandRefused
 from pgflowd.cli.commands.web import INSTALL, is_installed
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.statuses import ChildState
@@ -60,12 +60,6 @@ class DaemonNotUp(click.ClickException):
     def __init__(self, message: str, daemon_exit_code: int | None = None) -> None:
         super().__init__(message)
         self.daemon_exit_code = daemon_exit_code
-
-
-class DirectoryInUse(click.ClickException):
-    """Another daemon has the socket, such as that of a second demo in the directory."""
-
-    exit_code = ExitCode.TRY_LATER
 
 
 @contextmanager
@@ -130,8 +124,9 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
     """
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
-        if process.poll() == ExitCode.TRY_LATER:
-            raise DirectoryInUse(f"another daemon uses {socket}; stop it first")
+        if process.poll() == ExitCode.TRY_LATER:  # as in the directory of a demo that runs
+            text = f"another daemon uses {socket}; stop it first"
+            raise CommandRefused(text, ExitCode.TRY_LATER)
         if process.returncode is not None:
             text = f"the daemon ended with exit code {process.returncode}"
             raise DaemonNotUp(text, process.returncode)

@@ -132,7 +132,7 @@ def print_flow(
     cells = [option_cells(step.options) for step in steps]
     columns = [each for each in Column if each not in _IF_USED or any(cell[each] for cell in cells)]
     absent = {option.column: app.out.sign(DASH) for option in NUMBERS}
-    app.print_table(
+    table = app.out.table(
         ("STEP", "TYPE", *columns),
         [
             [step.slug, "map" if step.is_map else "single"]
@@ -142,6 +142,7 @@ def print_flow(
         right={option.column for option in NUMBERS if option.column},
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
+    app.print(table)
     app.print_lines(map(app.out.folded, schedule_lines(app, schedules, now)))
     for worker in workers_with_caps:
         app.print(app.out.folded(f"worker {worker.name} has {', '.join(worker.caps)}"))
@@ -202,7 +203,7 @@ def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None
             for each in differing
         ]
         titles = ("OPTION", "CODE", "DEPLOYED", "DATABASE", "NEXT")
-        app.print_table(titles, rows, losing=("NEXT", "DEPLOYED"))
+        app.print(app.out.table(titles, rows, losing=("NEXT", "DEPLOYED")))
     if found.shape:
         text = f"so in {place}, not in {found.current}; deploy makes it the next version"
         app.note(text)
