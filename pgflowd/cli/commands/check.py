@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import click
@@ -91,18 +92,17 @@ def check(app: App, offline: bool, strict: bool) -> None:
     problems += discovered.problems
     if not any(problem.code in INCOMPLETE for problem in discovered.problems):
         problems += unserved(settings, discovered.slugs)
-    flows: list[CheckedFlow] = [
-        {
-            "flow": flow.slug,
-            "entry": flow.entry,
-            "place": flow.place,
-            "database": None,
-            "undo": undoable(flow.shape or {}),
-            "undoes": flow.undoes,
-            "schedules": _schedules(flow),
-        }
+    flows = [
+        CheckedFlow(
+            flow=flow.slug, entry=flow.entry, place=flow.place, database=None,
+            undo=undoable(flow.shape or {}), undoes=flow.undoes,
+            schedules=[
+                CheckedSchedule(name=each["name"], when=in_words(each["cron"], each["timezone"]))
+                for each in _schedules(flow)
+            ],
+        )
         for flow in discovered.flows
-    ]
+    ]  # fmt: skip
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
@@ -116,7 +116,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
     is_fine = not any(strict or not problem.is_warning for problem in problems)
     told = [problem_json(app, problem) for problem in problems]
     document = Checked(ok=is_fine, problems=told, flows=flows, connections=connections)
-    app.print_result(lambda: _print(app, problems, discovered.flows, connections), document)
+    app.print_result(lambda: _print(app, problems, flows, connections), document)
     if left := len(found) - len(problems):
         app.note(f"{counted(left, 'warning')} left out, as ignore in [check] says")
     if not is_fine:
@@ -136,13 +136,12 @@ def _in_database(
         with database(app, any_schema=True) as conn:
             server = execute(conn, db.daemons.server_connections(is_ours=False))
             name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
-            held, handlers = server.held_by_daemon(name), connections["handlers"] or 0
-            daemon = connections["daemon"] or 0
+            held, daemon = server.held_by_daemon(name), connections["daemon"]
             if not setting:
                 daemon = min(daemon, server_connections.automatic_budget(server.left + held))
             others = server.allowed - server.left - held
-            connections["daemon"], connections["others"] = daemon, others
-            connections["server"] = server.allowed
+            connections |= {"daemon": daemon, "others": others, "server": server.allowed}
+            handlers = connections["handlers"]
             if problem := server_connections.shortage(
                 server, daemon=daemon, held=held, handlers=handlers
             ):
@@ -197,19 +196,14 @@ def _compared(
             yield Problem("W310", f"{slug}: {each.text}", PLACE, each.remedy(slug))
 
 
-def _schedules(flow: DiscoveredFlow) -> list[CheckedSchedule]:
-    """The schedules of a flow in the code, in words."""
-    listed = (flow.shape or {}).get("schedules") or []
-    return [
-        CheckedSchedule(name=each["name"], when=in_words(each["cron"], each["timezone"]))
-        for each in listed
-    ]
+def _schedules(flow: DiscoveredFlow) -> list[dict[str, Any]]:
+    return (flow.shape or {}).get("schedules") or []
 
 
 def _of_schedules(conn: psycopg.Connection[Any], discovered: Discovered) -> Iterator[Problem]:
     """Schedules of the code whose names are taken, and those whose flows no code has."""
     for flow in discovered.flows:
-        if names := [each["name"] for each in (flow.shape or {}).get("schedules") or []]:
+        if names := [each["name"] for each in _schedules(flow)]:
             yield from execute(conn, db.schedules.taken_names(flow.slug, names))
     if any(problem.code in INCOMPLETE for problem in discovered.problems):
         return
@@ -252,17 +246,15 @@ def _of_other_runtimes(
 def _print(
     app: App,
     problems: Sequence[Problem],
-    flows: Sequence[DiscoveredFlow],
+    flows: Sequence[CheckedFlow],
     connections: CheckedConnections,
 ) -> None:
-    for flow in flows:
-        for each in _schedules(flow):
-            app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))
-    for line in problem_columns(app, problems, app.out):
-        app.print(line)
+    for each in chain.from_iterable(flow["schedules"] for flow in flows):
+        app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))
+    app.print_lines(problem_columns(app, problems, app.out))
     daemon, handlers, others, server = connections.values()
     allowed = "" if server is None else f"; others have {others}, the server allows {server}"
-    undos = sum(flow.undoes is not None for flow in flows)
+    undos = sum(flow["undoes"] is not None for flow in flows)
     told = counted(len(flows) - undos, "flow") + (f", {undos} with undo" if undos else "")
     app.note(f"{told}; up to {daemon} connections, {handlers} more in handlers{allowed}")
     point_to_pages(app, problems)

@@ -370,5 +370,5 @@ def _show_database(app: App) -> None:
     database = document["database"]
     app.print("\n".join(daemon_view.database_lines(database, app.out)))
     if flows := document["flows"]:
-        app.print_lines(list_lines(app.out, FlowStatus, flows, "slug queued waiting"))
+        app.print_lines(list_lines(app.out, flows, "slug queued waiting", kind=FlowStatus))
     app.print_lines(daemon_view.problem_lines(document["problems"], app.out))

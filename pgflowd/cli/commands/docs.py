@@ -55,10 +55,7 @@ class FoundTexts(TypedDict):
     nargs=-1,
     metavar="[TOPIC | WORDS]",
     shell_complete=completing(
-        lambda: (
-            (page.topic, page.title)
-            for page in documentation.TableOfContents(page_text(documentation.INDEX)).pages
-        )
+        lambda: ((page.topic, page.title) for page in table_of_contents().pages)
     ),
 )
 @click.option(
@@ -92,10 +89,7 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
         else:
             app.print("\n".join(known))
         return
-    contents, words = (
-        documentation.TableOfContents(page_text(documentation.INDEX)),
-        " ".join(topic).strip(),
-    )
+    contents, words = table_of_contents(), " ".join(topic).strip()
     if not words:
         lines = contents_lines(contents, app.out)
         app.print_result(lambda: show(lines, app.out), ListedParts(parts=contents.parts))
@@ -160,6 +154,10 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     document = Codes(codes=documentation.listed_codes(codes))
     app.print_result("\n".join(code_lines(codes, app.out)), document)
     app.note("`pgflowd explain CODE` says more about one of them")
+
+
+def table_of_contents() -> documentation.TableOfContents:
+    return documentation.TableOfContents(page_text(documentation.INDEX))
 
 
 def nothing_found(text: str) -> CommandRefused:

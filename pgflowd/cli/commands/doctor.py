@@ -23,8 +23,6 @@ from pgflowd.core.finding import Finding, FindingState, Section
 from pgflowd.core.redact import one_line
 from pgflowd.errors import AccessDenied
 
-_NARROW = 60  # below this many columns a text goes on lines of its own
-
 
 class Findings(TypedDict):
     """What a doctor has examined."""
@@ -111,5 +109,4 @@ def _print_finding(app: App, finding: Finding) -> None:
     remedy = f"   {screen.sign(NEXT)} {finding.next}" if finding.next else ""
     text = screen.shown(one_line(app.hide(f"{code}{finding.text}{remedy}")))
     head = f"{screen.marked(finding.state.mark)} {finding.check:<12}  "
-    is_narrow = screen.width is not None and screen.width < _NARROW
-    app.print_lines(screen.wrapped(text, head=head, indent=3 if is_narrow else 16))
+    app.print_lines(screen.wrapped(text, head=head, indent=3 if screen.is_narrow else 16))

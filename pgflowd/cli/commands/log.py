@@ -139,14 +139,14 @@ def log(
 
             looks = looks_at(conn, read, reconnector(app))
             for action in chain(next(looks)[-limit:], chain.from_iterable(looks)):
-                writer.write_action(action)
+                writer.write(action)
         first = None if since is None else now - timedelta(seconds=since)
         found = execute(conn, db.history.list_actions(run_id, first, actor, limit))
     if app.json:
         app.print_document(Actions(found))
         return
     for action in reversed(found):
-        writer.write_action(action)
+        writer.write(action)
     if not found:
         some = run or since or actor
         app.note("there are no such actions" if some else "there are no actions yet")
@@ -179,13 +179,13 @@ def run_log(app: App, run: str, follow: bool, before: datetime | None, limit: in
         if follow:
             query = partial(db.history.timeline, run_id)
             for event in chain.from_iterable(looks_at(conn, query, reconnector(app), is_over)):
-                writer.write_event(event)
+                writer.write(event)
             return
     if app.json:
         app.print_document(page)
         return
     for event in page.events:
-        writer.write_event(event)
+        writer.write(event)
     if page.before is not None:
         older = f"`pgflowd runs log {short_id(run_id)} --before {page.before.isoformat()}`"
         app.note(f"these are the newest {len(page.events):,} events; {older} shows older ones")

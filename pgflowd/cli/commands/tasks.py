@@ -265,7 +265,7 @@ def list_stalled(app: App) -> None:
     def show() -> None:
         names = "key flow_slug stalled_at attempt times reason"
         losing = "attempt times flow_slug reason stalled_at"
-        print_list(app, StalledTask, found, names, losing, now=now, whole_ids=False, cutting=False)
+        print_list(app, found, names, losing, now=now, whole_ids=False, cutting=False)
 
     app.print_found(StalledTasks(found), found, show, "no task is stalled")
 

@@ -379,15 +379,11 @@ def print_record(app: App, line: str) -> None:
     if text is None:
         return
     head = f"{at:%H:%M:%S} "
-    room = app.out.width and max(app.out.width - len(head), 20)
     if record["event"] in _FAILED_ATTEMPTS:
         text = "\n".join(error_lines(app, text))
-    for folded in folded_lines(app, text, room):
-        app.print(f"{head}{folded}")
-        head = " " * len(head)
     calls = last_calls(record.get("traceback"), str(record.get("error")))
-    for shown in call_lines(app, calls, len(head)):
-        app.print(shown)
+    lines = [*folded_lines(app, text, len(head)), *call_lines(app, calls, len(head))]
+    app.print_lines([head + lines[0][len(head) :], *lines[1:]])
 
 
 def _text(event: str, record: dict[str, Any]) -> str | None:

@@ -26,7 +26,6 @@ FLOW_COLUMNS = (
     "slug pid running queued waiting oldest_queued_s completed_1m failed_1m p50_s p95_s restarts"
 )
 LOSING = "p50_s restarts oldest_queued_s p95_s completed_1m failed_1m waiting queued running"
-_NARROW = 60  # below this many columns there is no bar
 _BAR = 10  # characters of the bar of running tasks
 DAEMON_COLUMNS = "name host state version up_s heartbeat_at flow_states running restarts database"
 _DAEMON_LOSING = "database version restarts running up_s flow_states heartbeat_at"
@@ -194,37 +193,27 @@ def flow_lines(
     losing: str = LOSING,
     *,
     kind: type = FlowStatus,
-    worker_of: Callable[[Mapping[str, Any]], TableCell | None] = lambda _: None,
     **shown: Any,
 ) -> list[str]:
-    """The flows of a status as a table; `worker_of` may know more of a worker."""
-
-    def worker(flow: Mapping[str, Any]) -> TableCell:
-        state = flow["state"]
-        age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
-        text = f"{flow['pid'] or state}  {_duration(age_s)}".rstrip()
-        if state == ChildState.PARKED.value:
-            text = state
-        return worker_of(flow) or screen.cell(child_mark(state), f" {text}")
-
-    def running(flow: Mapping[str, Any]) -> str | TableCell:
-        return TableCell(_bar(flow["running"], flow["max_concurrency"], screen))
-
+    """The flows of a status as a table; of a parked one no numbers are known."""
+    nothing = dict.fromkeys([*FLOW_COLUMNS.split()[2:], "max_concurrency"])
+    parked = ChildState.PARKED.value
+    known = [{**flow, **nothing} if flow["state"] == parked else flow for flow in flows]
     shown = {
         "slug": lambda flow: f"{flow['slug']}{' (old)' * bool(_old_version(flow))}",
-        "pid": worker,
-        "running": running,
+        "pid": lambda flow: worker_cell(flow, screen),
+        "running": lambda flow: TableCell(_bar(flow["running"], flow["max_concurrency"], screen)),
         **shown,
     }
-    known = [_without_numbers(flow) if flow["state"] == ChildState.PARKED.value else flow
-             for flow in flows]  # fmt: skip
-    return list_lines(screen, kind, known, names, losing, **shown)
+    return list_lines(screen, known, names, losing, kind=kind, **shown)
 
 
-def _without_numbers(flow: Mapping[str, Any]) -> dict[str, Any]:
-    """A parked flow, of which nothing more is known."""
-    nothing = dict.fromkeys([*FLOW_COLUMNS.split()[2:], "max_concurrency"])
-    return {**flow, **nothing}
+def worker_cell(flow: Mapping[str, Any], screen: Screen) -> TableCell:
+    """The process of a flow's worker and how long it is so, or the state of one without."""
+    state = flow["state"]
+    age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
+    text = f" {flow['pid'] or state}  {_duration(age_s)}".rstrip()
+    return screen.cell(child_mark(state), f" {state}" if state == ChildState.PARKED.value else text)
 
 
 def _old_version(flow: Mapping[str, Any]) -> str:
@@ -239,7 +228,7 @@ def _bar(running: int, most: int | None, screen: Screen) -> str:
     if not most:
         return ""
     shown = f"{running}/{most}"
-    if screen.width is not None and screen.width < _NARROW:
+    if screen.is_narrow:
         return shown
     full = min(_BAR, round(running / most * _BAR))
     on, off = map(screen.sign, BAR)
@@ -278,10 +267,10 @@ def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
 
     table = list_lines(
         screen,
-        ListedDaemon,
         found,
         DAEMON_COLUMNS,
         _DAEMON_LOSING,
+        kind=ListedDaemon,
         cutting=False,
         state=lambda each: screen.cell(Marks.FAILED, " silent") if each.is_silent else each.state,
         heartbeat_at=lambda each: f"{duration(round(each.age_s))} ago",

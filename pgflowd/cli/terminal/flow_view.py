@@ -30,7 +30,6 @@ from pgflowd.core.documents.flows import (
     FlowStats,
     ListedFlow,
     ListedLimit,
-    StepStats,
     Version,
     WorkerCaps,
     unserved_needs,
@@ -66,7 +65,6 @@ def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
 
     print_list(
         app,
-        ListedFlow,
         flows,
         "title steps queued waiting planned oldest_queued_at running active_runs workers import_s"
         " last_run_at",
@@ -160,7 +158,6 @@ def print_limits(app: App, flow: str, limits: Sequence[ListedLimit], now: dateti
         return
     print_list(
         app,
-        ListedLimit,
         limits,
         "key slots taken waiting first_since holders",
         "holders first_since",
@@ -244,7 +241,6 @@ def print_stats(app: App, flows: Sequence[FlowStats]) -> None:
         if rows or flow.steps:
             print_list(
                 app,
-                StepStats,
                 [*rows, *flow.steps],
                 "step_slug ended per_minute failure_rate ran_p50_s ran_p95_s waited_p50_s"
                 " waited_p95_s",

@@ -9,7 +9,6 @@ the room that a line has; errors are wrapped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pgflowd.cli.app import App
@@ -113,8 +112,8 @@ class TimelineWriter:
         line = f"{self._head(entry)}{self.app.out.marked(status.mark, text)}"
         if entry.event == WAITING:
             text = entry.text or ""
-            for each in wait_lines(self.app.out, f"{line}   ", text, entry.ends_by, self._indent):
-                self._print(each)
+            head = f"{line}   "
+            self._print(*wait_lines(self.app.out, head, text, entry.ends_by, self._indent))
         elif entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
             # where it failed in the user's code; if it did so before, only the last place
@@ -123,8 +122,7 @@ class TimelineWriter:
             if key in self._shown_calls:
                 calls = [call._replace(code=None) for call in calls[-1:]]
             self._shown_calls.add(key)
-            for line in call_lines(self.app, calls, self._indent):
-                self._print(line)
+            self._print(*call_lines(self.app, calls, self._indent))
         else:
             self._print_fitting(line, entry)
 
@@ -140,7 +138,7 @@ class TimelineWriter:
                 self._print(head)
                 head = "    "
             room = max((screen.width or 0) - len(head) - 2, _MIN_TEXT_WIDTH)
-        for line in folded_lines(self.app, text, room):
+        for line in folded_lines(self.app, text, width=room):
             self._print(f"{head}{bar} {line}")
             head = " " * len(head)
 
@@ -170,9 +168,7 @@ class TimelineWriter:
         """A line with as much of the output as there is room for."""
         screen = self.app.out
         line += f"   {entry.tasks} tasks" if (entry.tasks or 0) > 1 else ""
-        room = _OUTPUT_LENGTH
-        if screen.width is not None:
-            room = screen.width - columns(line) - 3
+        room = _OUTPUT_LENGTH if screen.width is None else screen.width - columns(line) - 3
         room -= len(screen.sign(CUT)) - 1
         has_output = room >= 8 and not entry.event.endswith(_WITHOUT_OUTPUT)
         gap = "  " if (entry.tasks or 0) > 1 else "   "
@@ -184,16 +180,15 @@ class TimelineWriter:
         lines = screen.wrapped(first, head=f"{head}   " if first else head, indent=self._indent)
         for other in others:
             lines += screen.wrapped(other, head=" " * self._indent, indent=self._indent)
-        for line in lines:
-            self._print(line)
+        self._print(*lines)
 
     @property
     def _indent(self) -> int:
         """Of the lines below that of an entry."""
-        return 4 if self.app.out.width is not None and self.app.out.width < 60 else 11
+        return 4 if self.app.out.is_narrow else 11
 
-    def _print(self, line: str) -> None:
-        self.app.print(self.app.out.shown(self.app.hide(line)).rstrip())
+    def _print(self, *lines: str) -> None:
+        self.app.print_lines(self.app.out.shown(self.app.hide(line)).rstrip() for line in lines)
 
 
 def _status_of(entry: TimelineEntry) -> Status:
@@ -221,36 +216,31 @@ class LogWriter:
         self._slug_width = 8
         self._tasks: dict[str | None, int] = {}  # of each step
 
-    def write_event(self, event: RunEvent) -> None:
+    def write(self, entry: RunEvent | PersonAction) -> None:
         if self.app.json:
-            self.app.print_json_line(versioned(event))
+            self.app.print_json_line(versioned(entry))
             return
-        if "tasks" in event.detail:
-            self._tasks[event.step] = event.detail["tasks"]
-        subject = event.step or "run"  # with the index of a task where there is more than one
-        if event.step and event.task is not None:
-            is_one_of_many = event.task or self._tasks.get(event.step, 1) > 1
-            subject += f"#{event.task}" if is_one_of_many else ""
-        self._print(event.at, subject, *_told(event))
-
-    def write_action(self, action: PersonAction) -> None:
-        if self.app.json:
-            self.app.print_json_line(versioned(action))
-            return
-        self._print(action.at, action.who, PERSON, f"{action.action}{_object_of(action)}")
-
-    def _print(self, at: datetime, subject: str, mark: Mark, text: str) -> None:
-        local, screen = at.astimezone(), self.app.out
+        if isinstance(entry, PersonAction):
+            subject, mark, text = entry.who, PERSON, f"{entry.action}{_object_of(entry)}"
+        else:
+            if "tasks" in entry.detail:
+                self._tasks[entry.step] = entry.detail["tasks"]
+            subject = entry.step or "run"  # with the index of a task where there is more than one
+            if entry.step and entry.task is not None:
+                is_one_of_many = entry.task or self._tasks.get(entry.step, 1) > 1
+                subject += f"#{entry.task}" if is_one_of_many else ""
+            mark, text = _told(entry)
+        local, screen = entry.at.astimezone(), self.app.out
         if (date := f"{local:%Y-%m-%d}") != self._date:
             self._date = date
             self.app.print(screen.paint(date, None, bold=True))
         subject = one_line(subject, 200)
         self._slug_width = min(max(self._slug_width, len(subject)), _MAX_SLUG_WIDTH)
         head = f"{local:%H:%M:%S}.{local.microsecond // 1000:03}  {subject:<{self._slug_width}}  "
-        is_narrow = screen.width is not None and screen.width < 60
         shown = self.app.hide(one_line(text))
         head += f"{screen.marked(mark)} "
-        self.app.print_lines(screen.wrapped(shown, head=head, indent=4 if is_narrow else 26))
+        indent = 4 if screen.is_narrow else 26
+        self.app.print_lines(screen.wrapped(shown, head=head, indent=indent))
 
 
 def _told(event: RunEvent) -> tuple[Mark, str]:

@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
     """Runs as a table; with -v each error is below its run."""
-    from pgflowd.core.documents.runs import ListedRun
-
     if not runs:
         app.note("there are no such runs")
         return
     is_below = app.verbose and app.out.width is not None
     lines = list_lines(
         app.out,
-        ListedRun,
         runs,
         "run_id flow_slug title status started_at took_s steps_text" + " error" * (not is_below),
         "error took_s steps_text started_at title",
@@ -86,10 +83,10 @@ def print_attempts(app: App, details: RunDetails) -> None:
 
     print_list(
         app,
-        Attempt,
         details.attempts or [],
         "step task attempt outcome started_at took_s error",
         "started_at error task took_s",
+        kind=Attempt,
         now=details.now,
         outcome=lambda each: each.outcome or Outcome.STARTED,
         error=lambda each: on_one_line(each.error),
@@ -108,7 +105,6 @@ def wait_lines(screen: Screen, head: str, text: str, command: str | None, indent
 
 def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
     """Open tasks as a table; with -v whole ids. Who has a task is told where somebody has one."""
-    from pgflowd.core.documents.waits import OpenTask
     from pgflowd.core.timeline import UNSERVED
 
     def until(task: OpenTask) -> datetime | str | None:
@@ -120,7 +116,6 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
 
     print_list(
         app,
-        OpenTask,
         tasks,
         "key flow_slug title status waits_for worker since until",
         "flow_slug status since title until worker",
@@ -132,26 +127,21 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
 
 
 def print_signals(app: App, signals: Sequence[ListedSignal], now: datetime) -> None:
-    from pgflowd.core.documents.waits import ListedSignal
-
     names = "run_id name sent_at sender receiver payload"
-    print_list(app, ListedSignal, signals, names, "payload sender sent_at receiver", now=now)
+    print_list(app, signals, names, "payload sender sent_at receiver", now=now)
 
 
 def print_checkpoints(app: App, saved: Sequence[SavedCheckpoint], now: datetime) -> None:
     """What the tasks of a run have saved."""
-    from pgflowd.core.documents.waits import SavedCheckpoint
-
     if not saved:
         app.note("its tasks have saved nothing")
         return
     names = "place name version size saved_at data"
-    print_list(app, SavedCheckpoint, saved, names, "data version size saved_at", now=now)
+    print_list(app, saved, names, "data version size saved_at", now=now)
 
 
 def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
     """Tasks: the index, how each is, and what is known of its last attempt."""
-    from pgflowd.core.documents.run_tasks import StepTask
 
     def took_s(task: StepTask) -> float | None:
         """Of one that runs, until now."""
@@ -167,7 +157,6 @@ def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
 
     print_list(
         app,
-        StepTask,
         page.tasks,
         "task status attempts took_s worker error",
         "worker attempts took_s error",
@@ -178,11 +167,8 @@ def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
 
 
 def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
-    from pgflowd.core.documents.history import DeadLetter
-
     print_list(
         app,
-        DeadLetter,
         found,
         "key flow failed_at attempts error",
         "attempts flow failed_at error",
@@ -194,7 +180,6 @@ def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
 
 def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) -> None:
     """Schedules as a table, and below it why some start no runs."""
-    from pgflowd.core.documents.schedules import ListedSchedule
 
     def last(each: ListedSchedule) -> Any:
         if each.last_at is None or each.last_status is None:
@@ -209,7 +194,6 @@ def print_schedules(app: App, found: Sequence[ListedSchedule], now: datetime) ->
 
     print_list(
         app,
-        ListedSchedule,
         found,
         "name flow_slug next_at last_at paused_at when",
         "flow_slug last_at",

@@ -45,6 +45,11 @@ class Screen:
     width: int | None  # None: not a terminal, so lines are as long as they are
     redraws: bool = False  # a terminal whose cursor can be moved
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether there is no room for columns beside each other."""
+        return self.width is not None and self.width < 60
+
     def paint(self, text: str, colour: str | None, bold: bool = False) -> str:
         if not self.colour or not (colour or bold):
             return text

@@ -46,8 +46,10 @@ def error_lines(app: App, text: str) -> list[str]:
     return [*lines[: MOST_LINES - 2], left_out, lines[-1]]
 
 
-def folded_lines(app: App, text: str, width: int | None = None) -> list[str]:
-    """The same, each folded to a width, by default the screen's, as far in as it begins."""
+def folded_lines(app: App, text: str, indent: int = 0, width: int | None = None) -> list[str]:
+    """The same behind an indent, each folded to a width, by default what is left of the screen's,
+    as far in as it begins."""
+    width = width or (app.out.width and max(app.out.width - indent, 20))
     lines: list[str] = []
     shown: list[str] = []  # of the last line
     for line in safe_lines(app, text):
@@ -56,7 +58,7 @@ def folded_lines(app: App, text: str, width: int | None = None) -> list[str]:
             continue  # they would not stand below what they mark
         shown = app.out.wrapped(line[inner:], head=line[:inner], indent=inner, width=width)
         lines += shown
-    return lines
+    return [f"{' ' * indent}{line}" for line in lines]
 
 
 def call_lines(app: App, calls: Sequence[UserCall], indent: int) -> list[str]:
@@ -69,16 +71,12 @@ def call_lines(app: App, calls: Sequence[UserCall], indent: int) -> list[str]:
     if all(map(app.out.fits, lines)):
         return lines
     below = [line for place, code in shown for line in (place, code and f"  {code}") if line]
-    room = app.out.width and max(app.out.width - indent, 20)
-    return [f"{pad}{line}" for each in below for line in folded_lines(app, each, room)]
+    return [line for each in below for line in folded_lines(app, each, indent)]
 
 
 def traceback_lines(app: App, traceback: str | None, indent: int) -> list[str]:
     """The whole traceback, if it has any calls."""
-    if not _CALL.search(traceback or ""):
-        return []
-    room = app.out.width and max(app.out.width - indent, 20)
-    return [f"{' ' * indent}{line}" for line in folded_lines(app, traceback or "", room)]
+    return folded_lines(app, traceback, indent) if traceback and _CALL.search(traceback) else []
 
 
 def on_one_line(text: str | None) -> str:
@@ -103,11 +101,11 @@ Shown = Callable[[Any], Any]  # what a list has in a column in place of the valu
 
 def list_lines(
     screen: Screen,
-    kind: Any,
     rows: Sequence[Any],
     names: str,
     losing: str = "",
     *,
+    kind: Any = None,
     now: datetime | None = None,
     hide: Callable[[str], str] = str,
     whole_ids: bool = False,
@@ -116,9 +114,11 @@ def list_lines(
     **shown: Shown,
 ) -> list[str]:
     """
-    Documents of a kind as a table of the columns with these names, in this order; a narrow terminal
-    loses those in `losing`. What `shown` has for a column stands in place of its value.
+    Documents of one kind, by default their class, as a table of the columns with these names, in
+    this order; a narrow terminal loses those in `losing`. What `shown` has for a column stands in
+    place of its value.
     """
+    kind = kind or type(rows[0])
     columns = {name: columns_of(kind)[name] for name in names.split()}
     values = [{name: _value(row, name, now, shown) for name in columns} for row in rows]
     kept = [
@@ -144,12 +144,10 @@ def list_lines(
     return table.splitlines()
 
 
-def print_list(
-    app: App, kind: Any, rows: Sequence[Any], names: str, losing: str = "", **options: Any
-) -> None:
+def print_list(app: App, rows: Sequence[Any], names: str, losing: str = "", **options: Any) -> None:
     """Print what `list_lines` makes."""
     options = {"hide": app.hide, "whole_ids": app.verbose, **options}
-    app.print("\n".join(list_lines(app.out, kind, rows, names, losing, **options)))
+    app.print("\n".join(list_lines(app.out, rows, names, losing, **options)))
 
 
 def _value(row: Any, name: str, now: datetime | None, shown: Mapping[str, Shown]) -> Any:

@@ -20,6 +20,7 @@ from pgflowd.cli.terminal.daemon_view import (
     flow_lines,
     is_idle_undo,
     problem_lines,
+    worker_cell,
 )
 from pgflowd.cli.terminal.history_view import TimelineWriter
 from pgflowd.cli.terminal.list_view import print_runs
@@ -204,13 +205,13 @@ def flow_table(rows: Sequence[Mapping[str, Any]], screen: Screen, *, is_served: 
         names = names.replace(" p50_s p95_s", "")  # which only a daemon knows
         shown["running"] = lambda row: str(row["running"])
 
-    def worker(row: Mapping[str, Any]) -> TableCell | None:
+    def worker(row: Mapping[str, Any]) -> TableCell:
         """Whether it is paused; without a daemon who serves it, as the database knows it."""
         flow: ListedFlow | None = row["listed"]
         if flow is not None and flow.paused_at is not None:
             return screen.cell(Marks.PAUSED, " paused")
         if flow is None or is_served:
-            return None
+            return worker_cell(row, screen)
         if flow.workers:
             return screen.cell(Marks.UP, f" {flow.workers} alive")
         if flow.is_asleep:
@@ -223,7 +224,7 @@ def flow_table(rows: Sequence[Mapping[str, Any]], screen: Screen, *, is_served: 
         f"{names} hour",
         LOSING.replace("p50_s", "p50_s hour"),
         kind=TopFlow,
-        worker_of=worker,
+        pid=worker,
         hour=lambda row: _chart(row["hour"], screen),
         **shown,
     )

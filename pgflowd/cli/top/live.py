@@ -445,7 +445,7 @@ class Help(Screen[None]):
 
     def on_resize(self) -> None:
         screen = self.app.lines_screen()
-        indent = 22 if (screen.width or 80) >= 60 else 3
+        indent = 3 if screen.is_narrow else 22
         shown = [
             line
             for key in (*RowList.BINDINGS, *TopScreen.BINDINGS, *Top.BINDINGS)
