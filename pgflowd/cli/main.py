@@ -127,25 +127,19 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def _invoke(app: App, args: Sequence[str]) -> int:
-    completing = os.environ.get(COMPLETE_VARIABLE)
-    if completing:
-        return _complete(app, completing)
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        try:
+            return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, instruction)
+        except Exception:  # it must not write over the user's prompt
+            return ExitCode.NO
     try:
         with cli.make_context("pgflowd", list(args), obj=app) as ctx:
             cli.invoke(ctx)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     return ExitCode.OK
-
-
-def _complete(app: App, instruction: str) -> int:
-    """Suggest words to a shell. An error must not write over the user's prompt."""
-    from click.shell_completion import shell_complete
-
-    try:
-        return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, instruction)
-    except Exception:
-        return ExitCode.NO
 
 
 def _print_error(app: App, error: Exception, args: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import click
 import psycopg
@@ -24,6 +24,7 @@ import psycopg
 from pgflowd import __version__
 from pgflowd.cli.app import App
 from pgflowd.cli.local import children
+from pgflowd.cli.terminal.screen import BAR
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.exit_codes import ExitCode
@@ -229,7 +230,7 @@ class DemoRuns:
                 return all(each.run.status is each.example.end for each in self._runs)
             time.sleep(POLL_S)
 
-    def go_on(self, *, starts: bool) -> NoReturn:
+    def go_on(self, *, starts: bool) -> None:
         """Wait for Ctrl-C; start a run every few seconds, of one flow after the other."""
         for example in cycle(EXAMPLES):
             next_at = time.monotonic() + NEXT_RUN_S
@@ -237,7 +238,6 @@ class DemoRuns:
                 time.sleep(POLL_S)  # a signal just before pause() would be missed
             if starts:
                 self._client.start_flow(example.flow, example.input)
-        raise AssertionError("a cycle has no end")
 
     def summary(self) -> dict[str, Any]:
         """The results for `--json`: runs, tasks, retries."""
@@ -263,27 +263,24 @@ class DemoRuns:
         if self._app.json:
             return
         is_live = self._app.out.redraws
-        shown = [each for each in self._runs if is_live or each.run.has_ended]
-        lines = [self._end(each) if each.run.has_ended else self._bar(each) for each in shown]
-        if is_live and lines != self._drawn:
+        lines = [self._line(each) for each in self._runs if is_live or each.run.has_ended]
+        if not is_live:
+            self._app.print_lines(line for line in lines if line not in self._drawn)
+        elif lines != self._drawn:
             up = f"\x1b[{len(self._drawn)}A\x1b[J" if self._drawn else ""
             self._app.print("\n".join(lines), cursor=up)
-        for line in lines if not is_live else []:
-            if line not in self._drawn:
-                self._app.print(line)
         self._drawn = lines
 
-    def _bar(self, demo_run: _DemoRun) -> str:
+    def _line(self, demo_run: _DemoRun) -> str:
+        """How a run has ended; of one that goes on a bar."""
         screen = self._app.out
-        full, empty = ("█", "░") if screen.unicode else ("#", ".")
-        name = f"  {screen.sign(Marks.ACTIVE)} {demo_run.example.flow:17}"
-        count = f"{demo_run.done}/{demo_run.tasks}"
-        room = min(BAR_WIDTH, (screen.width or 80) - len(f"{name}  {count}"))
-        filled = room * demo_run.done // max(demo_run.tasks, 1)
-        return f"{name} {full * filled}{empty * (room - filled)} {count}"[: screen.width]
-
-    def _end(self, demo_run: _DemoRun) -> str:
-        screen = self._app.out
+        if not demo_run.run.has_ended:
+            full, empty = map(screen.sign, BAR)
+            name = f"  {screen.sign(Marks.ACTIVE)} {demo_run.example.flow:17}"
+            count = f"{demo_run.done}/{demo_run.tasks}"
+            room = min(BAR_WIDTH, (screen.width or 80) - len(f"{name}  {count}"))
+            filled = room * demo_run.done // max(demo_run.tasks, 1)
+            return f"{name} {full * filled}{empty * (room - filled)} {count}"[: screen.width]
         went_well = demo_run.run.status is demo_run.example.end
         sign = screen.marked((demo_run.example.end if went_well else RunStatus.FAILED).mark)
         error = self._app.hide(demo_run.run.error or demo_run.run.status)

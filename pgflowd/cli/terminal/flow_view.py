@@ -192,9 +192,7 @@ def print_comparison(app: App, flow: str, place: str, found: Comparison) -> None
         rows = [
             [
                 f"{each.step}/{each.name}" if each.step else each.name,
-                option_text(each.code),
-                option_text(each.deployed),
-                option_text(each.database),
+                *map(option_text, (each.code, each.deployed, each.database)),
                 _what_next(each),
             ]
             for each in differing

@@ -141,12 +141,9 @@ def head_line(
         parts.append(f"{'newest ' if len(runs) == MAX_RUNS else ''}{len(runs)}")
     clock = f"{screen.sign(Marks.PAUSED) + ' stopped  ' if stopped else ''}{wall:%H:%M:%S} "
     room = (screen.width or 80) - len(clock) - 2
-    line = ""
-    for part in parts:
-        longer = f"{line}   {part}" if line else part
-        if line and columns(longer) > room:
-            break
-        line = longer
+    while len(parts) > 1 and columns("   ".join(parts)) > room:
+        parts.pop()
+    line = "   ".join(parts)
     if columns(line) > room:
         line = screen.cut(line, max(room, 8))
     return f"{line}{' ' * max(room + 2 - columns(line), 1)}{clock}"
@@ -155,16 +152,16 @@ def head_line(
 def trouble_lines(subject: TopSubject, seen: Seen, screen: Screen, monotonic: float) -> list[str]:
     """What cannot be read, and how old the numbers are; below flows the daemon's problems."""
     lines: list[str] = []
-    for error, read_at, is_daemon in (
-        (seen.daemon_error, seen.status_at if seen.status is not None else None, True),
-        (seen.database_error, seen.database_at, False),
+    status_at = seen.status_at if seen.status is not None else None
+    for error, read_at, known in (
+        (seen.daemon_error, status_at, "numbers are the database's: "),
+        (seen.database_error, seen.database_at, ""),
     ):
-        if error is None:
-            continue
-        text = f"numbers are the database's: {error}" if is_daemon else error
-        if read_at is not None:
-            text = f"numbers are {duration(round(monotonic - read_at))} old: {error}"
-        lines += screen.wrapped(text, head=f" {screen.marked(Marks.WARNING)} ", indent=3)
+        if error is not None:
+            if read_at is not None:
+                known = f"numbers are {duration(round(monotonic - read_at))} old: "
+            head = f" {screen.marked(Marks.WARNING)} "
+            lines += screen.wrapped(f"{known}{error}", head=head, indent=3)
     if subject.kind is TopView.FLOWS and seen.status is not None:
         flows, problems = seen.status["flows"], seen.status["problems"]
         parked = {flow["slug"] for flow in flows if flow["state"] == ChildState.PARKED.value}

@@ -385,14 +385,16 @@ class ListView(TopScreen):
             self._filter(event.value)
 
     def on_input_submitted(self) -> None:
-        self._end_typing()
+        self.query_one(Input).display = False
+        self.set_focus(self.query_one(OptionList))
+        self.draw()
 
     def on_key(self, event: Key) -> None:
         super().on_key(event)
         if event.key == "escape" and self.query_one(Input).has_focus:
             event.stop()
             event.prevent_default()
-            self._end_typing()
+            self.on_input_submitted()
             self._filter("")
 
     def on_option_list_option_selected(self) -> None:
@@ -405,11 +407,6 @@ class ListView(TopScreen):
     def _filter(self, text: str) -> None:
         self.subject = self.subject._replace(filter=text)
         self.app.reread()
-
-    def _end_typing(self) -> None:
-        self.query_one(Input).display = False
-        self.set_focus(self.query_one(OptionList))
-        self.draw()
 
 
 class TextView(TopScreen):
