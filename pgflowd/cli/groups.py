@@ -22,9 +22,7 @@ from pgflowd.cli.app import App
 from pgflowd.core.redact import one_line
 from pgflowd.errors import PgflowdError
 
-HINTS = {
-    "start": "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?",
-}
+HINTS = {"start": "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?"}
 
 
 class Entry(NamedTuple):

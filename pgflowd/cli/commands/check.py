@@ -124,10 +124,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
 
 
 def _in_database(
-    app: App,
-    discovered: Discovered,
-    flows: Sequence[CheckedFlow],
-    connections: CheckedConnections,
+    app: App, discovered: Discovered, flows: Sequence[CheckedFlow], connections: CheckedConnections
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db.query import fetch_value

@@ -17,14 +17,7 @@ import click
 from pgflowd import db
 from pgflowd.cli import params
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.database import (
-    database,
-    execute,
-    perform,
-    require_flow,
-    time_of,
-    unknown_flow,
-)
+from pgflowd.cli.database import database, execute, perform, require_flow, time_of, unknown_flow
 from pgflowd.cli.groups import Group
 from pgflowd.cli.terminal.list_view import next_text, print_schedules, tick_lines
 from pgflowd.cli.verbs import changing, perform_on

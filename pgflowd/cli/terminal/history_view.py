@@ -14,12 +14,7 @@ from typing import Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.list_view import wait_lines
 from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
-from pgflowd.cli.terminal.texts import (
-    call_lines,
-    error_lines,
-    folded_lines,
-    safe_lines,
-)
+from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines, safe_lines
 from pgflowd.core.definition.options import change_text
 from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import PersonAction, RunEvent
