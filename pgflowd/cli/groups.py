@@ -22,7 +22,7 @@ from pgflowd.cli.app import App
 from pgflowd.core.redact import one_line
 from pgflowd.errors import PgflowdError
 
-HINTS = {"start": "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?"}
+START = "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?"
 
 
 class Entry(NamedTuple):
@@ -166,16 +166,13 @@ class Group(Command, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"there is no command '{one_line(args[0], 60)}'{self._hint(ctx, args[0])}")
+            from pgflowd.core.text import did_you_mean
+
+            is_start = ctx.parent is None and args[0] == "start"
+            hint = START if is_start else did_you_mean(args[0], known)
+            text = f"there is no command '{one_line(args[0], 60)}'"
+            ctx.fail(f"{text}; {hint}" if hint else text)
         return super().resolve_command(ctx, args)
-
-    def _hint(self, ctx: click.Context, name: str) -> str:
-        if ctx.parent is None and name in HINTS:
-            return f"; {HINTS[name]}"
-        from pgflowd.core.text import did_you_mean
-
-        hint = did_you_mean(name, self.list_commands(ctx))
-        return f"; {hint}" if hint else ""
 
 
 class LazyGroup(Group):

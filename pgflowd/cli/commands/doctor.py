@@ -33,11 +33,9 @@ class Findings(TypedDict):
 
 @click.command(cls=Command, prints=Findings)
 @click.argument(
-    "sections",
-    metavar="[SECTION]...",
+    "sections", metavar="[SECTION]...", nargs=-1,
     type=click.Choice([each.value for each in Section]),
-    nargs=-1,
-)
+)  # fmt: skip
 @click.option("--user", "for_user", is_flag=True, help="The systemd units of your own user.")
 @pass_app
 def doctor(app: App, sections: tuple[str, ...], for_user: bool) -> None:

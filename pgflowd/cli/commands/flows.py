@@ -101,12 +101,9 @@ class AllStats(TypedDict):
 @click.command(cls=Command, prints=AllStats)
 @click.argument("flow", metavar="[FLOW]", type=params.FLOW, required=False)
 @click.option(
-    "--since",
-    type=params.duration_s,
-    default="1h",
-    metavar="DUR",
+    "--since", type=params.duration_s, default="1h", metavar="DUR",
     help="Within this time; 1h by default.",
-)
+)  # fmt: skip
 @pass_app
 def stats(app: App, flow: str | None, since: float) -> None:
     """Show what flows have to do, and what they did lately, by step.

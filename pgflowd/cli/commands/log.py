@@ -100,7 +100,10 @@ def looks_at(
 
 
 @click.command(cls=Command, prints={"": Actions, "--follow": PersonAction})
-@click.option("--actions", is_flag=True, help="What people did; there is no other log here.")
+@click.option(
+    "--actions", is_flag=True, expose_value=False,
+    help="What people did; there is no other log here.",
+)  # fmt: skip
 @click.option("--run", type=params.RUN, metavar="RUN", help="Only what was done to this run.")
 @click.option("--since", type=params.duration_s, metavar="DUR", help="Only within this time.")
 @click.option("--actor", metavar="NAME", help="Only by NAME; of the newest 100,000.")
@@ -108,13 +111,7 @@ def looks_at(
 @params.LIMIT_OPTION
 @pass_app
 def log(
-    app: App,
-    actions: bool,
-    run: str | None,
-    since: float | None,
-    actor: str | None,
-    follow: bool,
-    limit: int,
+    app: App, run: str | None, since: float | None, actor: str | None, follow: bool, limit: int
 ) -> None:
     """Show what people and clients did: who, when, why. The newest come last.
 

@@ -7,6 +7,7 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -40,7 +41,7 @@ from pgflowd.cli.database import (
 )
 from pgflowd.cli.groups import Group
 from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
-from pgflowd.cli.terminal.run_view import print_ended, print_run, print_value
+from pgflowd.cli.terminal.run_view import print_ended, print_run
 from pgflowd.core.documents.run_tasks import StepTasksPage
 from pgflowd.core.documents.runs import PageKey, Run, RunDetails, RunPage, Runs, TimelineEntry
 from pgflowd.core.documents.waits import Signals
@@ -186,8 +187,9 @@ def show(app: App, /, run: str, with_input: bool, with_output: bool, **parts: bo
         details = perform(conn, reading)
         if not (details.run.has_ended or with_input or with_output):
             note_paused(app, conn, details.run.flow_slug)
-    if with_input or with_output:
-        print_value(app, details.run.input if with_input else details.run.output)
+    if with_input or with_output:  # whole, for people and programs alike
+        value = details.run.input if with_input else details.run.output
+        app.print(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
     else:
         app.print_result(lambda: print_run(app, details), details)
 

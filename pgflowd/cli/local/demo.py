@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -72,8 +72,12 @@ def run_demo(app: App, *, once: bool, keep: bool) -> None:
         children.interrupted_by_term(),
         _data_directory() as directory,
         EmbeddedPostgres(directory, keep=keep) as postgres,
-        _control_socket(directory) as socket,
+        ExitStack() as ends,
     ):
+        socket = directory.absolute() / "run" / "demo.sock"
+        if len(os.fsencode(socket)) > MAX_SOCKET_PATH_BYTES:
+            short = ends.enter_context(tempfile.TemporaryDirectory(prefix="pgflowd-"))
+            socket = Path(short, "demo.sock")
         began = time.monotonic()
         with connect(postgres.dsn) as connection:
             schema.install(connection)
@@ -139,17 +143,6 @@ def _print_next_steps(
     if link:
         steps.append((link, f"see runs move, in a browser; one starts every {NEXT_RUN_S:g} s"))
     app.print("\n".join(app.out.commands("next", app.with_activation(steps))))
-
-
-@contextmanager
-def _control_socket(directory: Path) -> Iterator[Path]:
-    """Yield a path for the control socket, in a temporary directory if this one is too long."""
-    path = directory.absolute() / "run" / "demo.sock"
-    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="pgflowd-") as short:
-        yield Path(short, "demo.sock")
 
 
 @contextmanager

@@ -254,7 +254,8 @@ def print_daemons(app: App, found: Sequence[ListedDaemon]) -> None:
     app.print_lines(daemon_lines(found, app.out))
     if app.verbose:
         for each in found:
-            app.print_lines(["", *_head(each, app.out), *_tree(each, app.out)])
+            tree = tree_lines(dict(each.status), app.out, with_ids=True)
+            app.print_lines(["", *_head(each, app.out), *tree])
             app.print_lines(map(app.hide, problem_lines(each.problems, app.out)))
     elif any(each.state is DaemonState.DEGRADED for each in found):
         app.note("`pgflowd daemons show NAME@HOST` shows what is wrong with one that is degraded")
@@ -287,17 +288,14 @@ def daemon_lines(found: Sequence[ListedDaemon], screen: Screen) -> list[str]:
 def print_daemon(app: App, found: ListedDaemon, all_daemons: Sequence[ListedDaemon]) -> None:
     """A daemon as its own machine shows it, with its processes."""
     app.print_lines([*_head(found, app.out), *_silent_lines([found], all_daemons, app.out)])
-    status = status_lines(dict(found.status), app.out, is_full=True)
-    app.print_lines([*map(app.hide, status), *_tree(found, app.out)])
+    status = dict(found.status)
+    app.print_lines(map(app.hide, status_lines(status, app.out, is_full=True)))
+    app.print_lines(tree_lines(status, app.out, with_ids=True))
 
 
 def _head(each: ListedDaemon, screen: Screen) -> list[str]:
     told = f"as told {duration(round(each.age_s))} ago"
     return screen.wrapped(f"{one_line(each.place)} {each.daemon_id} {told}", indent=2)
-
-
-def _tree(each: ListedDaemon, screen: Screen) -> list[str]:
-    return tree_lines(dict(each.status), screen, with_ids=True)
 
 
 def _silent_lines(

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pgflowd.cli.app import App
@@ -153,11 +153,6 @@ def _is_about(error: str, why: str | None) -> bool:
     """Whether an error of a step contains this reason, which reads `step: error`."""
     step, _, text = (why or "").partition(": ")
     return error.startswith(step) and error.endswith(text)
-
-
-def print_value(app: App, value: Any) -> None:
-    """An input or output, whole, for people and programs alike."""
-    app.print(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
 
 
 def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:

@@ -292,9 +292,6 @@ class TopScreen(Screen[None]):
             self.draw()
         return run
 
-    def _page(self, margin: int = 0) -> PrintedPage:
-        return PrintedPage(self.app.lines_screen(margin), self.app.secrets)
-
 
 class TextScroll(VerticalScroll):
     """A text that may be longer than the screen."""
@@ -343,7 +340,8 @@ class ListView(TopScreen):
 
     def draw(self) -> None:
         super().draw()
-        found = lines.list_rows(self.subject, self.app.source.seen, self.sorts[0], self._page(1))
+        page = PrintedPage(self.app.lines_screen(1), self.app.secrets)
+        found = lines.list_rows(self.subject, self.app.source.seen, self.sorts[0], page)
         self._show("titles", f" {found.titles}")
         rows, chosen = self.query_one(OptionList), self.chosen
         if found.keys != self.keys or not found.keys:
@@ -423,7 +421,8 @@ class TextView(TopScreen):
         super().draw()
         text = self.query_one(VerticalScroll)
         is_at_end = text.scroll_y >= text.max_scroll_y
-        shown = lines.text_lines(self.subject, self.app.source.seen, self._page())
+        page = PrintedPage(self.app.lines_screen(), self.app.secrets)
+        shown = lines.text_lines(self.subject, self.app.source.seen, page)
         self._show("lines", "\n".join(shown))
         if is_at_end and self.subject.kind is TopView.EVENTS:  # the newest are below
             self.call_after_refresh(text.scroll_end, animate=False)
