@@ -10,15 +10,12 @@ a negative result calls `app.exit(ExitCode.NO)`, one that refuses raises `Comman
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -137,7 +134,7 @@ class App:
 
     def print_json(self, value: Any) -> None:
         """Print one JSON document, indented."""
-        emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
+        emit(json.dumps(value, indent=2), sys.stdout)
 
     def print_document(self, document: Any) -> None:
         """Print a JSON document, after the version of its format."""
@@ -159,9 +156,9 @@ class App:
         """Print a list: with `--json` its document, else `show` it, or remark that it is empty."""
         self.print_result(show if is_found else lambda: self.note(nothing), document)
 
-    def print_json_line(self, value: Any) -> None:
-        """Print one JSON object on one line, and flush it."""
-        emit(json.dumps(value, default=_as_json), sys.stdout)
+    def print_json_line(self, document: Any) -> None:
+        """Print a JSON document on one line, and flush it."""
+        emit(json.dumps(versioned(document)), sys.stdout)
 
     def hide(self, text: str) -> str:
         """Return the text without secrets."""
@@ -199,16 +196,3 @@ class App:
 
 
 pass_app = click.make_pass_decorator(App)
-
-
-def _as_json(value: object) -> object:
-    """Values that JSON lacks: times become ISO 8601 in UTC, durations seconds."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return str(value)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,6 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-from pgflowd.core.documents import versioned
 from pgflowd.core.redact import one_line, secrets_in
 from pgflowd.errors import ConfigError, PgflowdError, Problem
 from pgflowd.host.config import read
@@ -134,10 +133,9 @@ def token(app: App, name: str, act: bool) -> None:
 
     file = _login_file(app, "tokens", name)
     made, login = new_token(name, may_act=act)
-    changed = ChangedLogin(
-        name=name, may_act=act, file=str(file.path), replaced=file.put(login)
-    )  # fmt: skip
-    app.print_result(made, NewToken(**changed, token=made))
+    replaced, place = file.put(login), str(file.path)
+    document = NewToken(name=name, may_act=act, file=place, replaced=replaced, token=made)
+    app.print_result(made, document)
 
 
 def is_installed() -> bool:
@@ -169,39 +167,36 @@ def _serve(app: App, *, is_read_only: bool, opens: bool) -> None:
     notifier = Notifier()
     setproctitle.setproctitle(f"{settings.pgflowd.name}: web")
 
-    def tell(browse: Callable[[], None] | None) -> None:
+    def tell() -> None:
         notifier.ready(f"listens at {settings.web.listen}")
         log.info("web.started", listen=settings.web.listen, auth=settings.web.auth)
         if app.json:
-            app.print_json_line(versioned(ServedDashboard(listen=settings.web.listen, link=link)))
+            app.print_json_line(ServedDashboard(listen=settings.web.listen, link=link))
         else:
             app.print(f"dashboard  {link}")
             app.note("  Ctrl-C ends it")
             sys.stdout.flush()
-        if browse is not None:
-            browse()
+        if opens:
+            directory = ends.enter_context(tempfile.TemporaryDirectory(prefix="pgflowd-"))
+            _open(link, Path(directory, "dashboard.html"))
 
     def end() -> None:
         notifier.stopping("ends")
         made.dashboard.end()
 
-    with _listening(settings) as listener, ExitStack() as opened:
-        browse = opened.enter_context(_opening(link)) if opens else None
-        serve(made.application, listener, log.write, on_ready=lambda: tell(browse), on_end=end)
+    with _listening(settings) as listener, ExitStack() as ends:
+        serve(made.application, listener, log.write, on_ready=tell, on_end=end)
     log.info("web.stopped")
 
 
-@contextmanager
-def _opening(link: str) -> Iterator[Callable[[], None]]:
+def _open(link: str, page: Path) -> None:
     """
-    Yield what opens the link in a browser. Others can see the words of its command line, so it
-    gets the address of a file that we alone can read, and that leads on.
+    Open the link in a browser. Others can see the words of its command line, so it gets the address
+    of a page that we alone can read, and that leads on.
     """
-    with tempfile.TemporaryDirectory(prefix="pgflowd-") as directory:
-        page = Path(directory, "dashboard.html")
-        page.write_text(f'<meta http-equiv="refresh" content="0;url={link}">', encoding="ascii")
-        browse = partial(webbrowser.open, page.as_uri())
-        yield threading.Thread(target=browse, daemon=True).start  # one in a terminal would wait
+    page.write_text(f'<meta http-equiv="refresh" content="0;url={link}">', encoding="ascii")
+    browse = partial(webbrowser.open, page.as_uri())
+    threading.Thread(target=browse, daemon=True).start()  # one in a terminal would wait
 
 
 @contextmanager

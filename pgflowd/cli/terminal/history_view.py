@@ -16,7 +16,6 @@ from pgflowd.cli.terminal.list_view import wait_lines
 from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines, safe_lines
 from pgflowd.core.definition.options import change_text
-from pgflowd.core.documents import versioned
 from pgflowd.core.documents.history import PersonAction, RunEvent
 from pgflowd.core.documents.runs import TimelineEntry
 from pgflowd.core.failure import last_calls
@@ -62,7 +61,7 @@ class TimelineWriter:
 
     def write(self, entry: TimelineEntry) -> None:
         if self.app.json:
-            self.app.print_json_line(versioned(entry))
+            self.app.print_json_line(entry)
         elif entry.event in (_RUN_STARTED, RUN_UNDOING):
             is_undone = entry.event == RUN_UNDOING
             text = f"undoing: {counted(entry.tasks or 0, 'task')}" if is_undone else "started"
@@ -213,7 +212,7 @@ class LogWriter:
 
     def write(self, entry: RunEvent | PersonAction) -> None:
         if self.app.json:
-            self.app.print_json_line(versioned(entry))
+            self.app.print_json_line(entry)
             return
         if isinstance(entry, PersonAction):
             subject, mark, text = entry.who, PERSON, f"{entry.action}{_object_of(entry)}"

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from threading import Lock, Timer
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import click
@@ -49,8 +49,6 @@ MAX_EVENTS = 500
 PIECES = 10  # of the last hour
 _ERRORS = (PgflowdError, psycopg.Error, OSError)
 _STATUSES = {str(status) for status in RunStatus}
-
-T = TypeVar("T")
 
 
 class TopView(Enum):
@@ -127,7 +125,8 @@ class TopSource:
             if time.monotonic() < self._retry_at:
                 return
             try:
-                self._call(lambda conn: self._read_database(conn, subject))
+                with self._connected() as conn:
+                    self._read_database(conn, subject)
             except _ERRORS as error:
                 self.seen.database_error = self._text(error)
             else:
@@ -137,8 +136,8 @@ class TopSource:
         """Do what a person wants to a slug or id; return what became of it."""
         operation = operations.perform(verb, target)
         try:
-            with self._lock:
-                was_changed = self._call(lambda conn: performing.run_sync(conn, operation))
+            with self._lock, self._connected() as conn:
+                was_changed = performing.run_sync(conn, operation)
         except _ERRORS as error:
             if isinstance(error, NotRetryable) and "even_if_cancelled" in (error.next or ""):
                 command = f"pgflowd runs retry {short_id(target)} --even-if-cancelled"
@@ -181,8 +180,9 @@ class TopSource:
         seen.facts = FlowFacts(flows, now, buckets, minute)
         seen.found = (subject, found)
 
-    def _call(self, does: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Use the connection, which is opened where there is none."""
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """The connection, which is opened where there is none."""
         try:
             if self._conn is None:
                 name = f"{self.app.settings.pgflowd.name} top"
@@ -192,7 +192,7 @@ class TopSource:
                 with _limited(self._conn):
                     schema.refuse_newer(self._conn)
             with _limited(self._conn):
-                found = does(self._conn)
+                yield self._conn
         except BaseException:
             self._pause_s = doubled_s(self._pause_s, MIN_RETRY_S, MAX_RETRY_S)
             if self._conn is None or self._conn.broken:
@@ -202,7 +202,6 @@ class TopSource:
                 self._retry_at = time.monotonic() + self._pause_s
             raise
         self._retry_at, self._pause_s = 0.0, MIN_RETRY_S
-        return found
 
     def _text(self, error: BaseException) -> str:
         """An error on one line, with what to do next."""
