@@ -16,7 +16,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -139,8 +138,14 @@ def _serve(
                 status = children.wait_until_settled(process, socket)
             project.show(status)
             _print_ready(app, project, link(), time.monotonic() - began_at)
-            if changes is not None:
-                follow_changes(project, process, changes)
+            while changes is not None and process.poll() is None:  # as when all its flows crash
+                try:
+                    if changed := changes():
+                        project.reload(changed)
+                except NotRunning:
+                    process.wait()
+                except PgflowdError as error:  # the database or the daemon may come back
+                    print_problems(app, error.problems)
             if (code := process.wait()) != 0:  # it ended without `pgflowd stop`
                 raise children.DaemonNotUp(f"the daemon ended with exit code {code}", code)
         except children.DaemonNotUp as error:
@@ -306,18 +311,6 @@ class Project:
         self.shapes = {slug: shape for slug, shape in shapes.items() if shape}
 
 
-def follow_changes(project: Project, process: subprocess.Popen[bytes], changes: Changes) -> None:
-    """Reload at each change, until the daemon ends, as it does when all its flows crash."""
-    while process.poll() is None:
-        if changed := changes():
-            try:
-                project.reload(changed)
-            except NotRunning:
-                process.wait()
-            except PgflowdError as error:  # the database or the daemon may come back
-                print_problems(project.app, error.problems)
-
-
 def watched(root: Path) -> Changes:
     """
     Watch the files of a project from now on. Returns a function that returns those that changed
@@ -346,12 +339,12 @@ def _listed(files: list[str]) -> str:
 def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
     """Yield a pipe for the daemon's log, whose lines are given to `write` as they come."""
     reading, writing = os.pipe()
-    lines = os.fdopen(reading, encoding="utf-8", errors="replace")
 
     def write_lines() -> None:
-        for line in lines:
-            with suppress(OSError):  # the output is closed; the daemon must go on
-                write(line.rstrip("\n"))
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                with suppress(OSError):  # the output is closed; the daemon must go on
+                    write(line.rstrip("\n"))
 
     reader = Thread(target=write_lines, daemon=True)
     reader.start()
@@ -360,8 +353,6 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
             yield log
     finally:
         reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
-        if not reader.is_alive():
-            lines.close()
 
 
 def print_record(app: App, line: str) -> None:
