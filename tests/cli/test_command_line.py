@@ -611,12 +611,15 @@ def test_json_writes_times_in_utc_and_durations_in_seconds(
     from datetime import datetime, timedelta, timezone
     from uuid import UUID
 
+    from pgflowd.core.documents import SCHEMA_VERSION
+
     when = datetime(2026, 1, 15, 7, 29, tzinfo=timezone(timedelta(hours=2)))
     app = App()
 
     app.print_json_line({"at": when, "took": timedelta(milliseconds=1500), "id": UUID(int=1)})
 
     assert json.loads(capsys.readouterr().out) == {
+        "schema_version": SCHEMA_VERSION,
         "at": "2026-01-15T05:29:00Z",
         "took": 1.5,
         "id": "00000000-0000-0000-0000-000000000001",

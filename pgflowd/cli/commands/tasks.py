@@ -218,11 +218,10 @@ def _of_task(verb: verbs.Verb[str]) -> Command:
             try:
                 result = perform(conn, db.operations.perform(verb, *key, **given))
             except (LeaseLost, NotFound, NotOpen) as error:
-                of = "--status waiting" if verb is verbs.WAKE else f"--run {short_id(key.run_id)}"
-                shows = (
-                    "lists the tasks that wait" if verb is verbs.WAKE else "shows its open tasks"
-                )
-                error.next = f"`pgflowd tasks list {of}` {shows}"
+                error.next = "`pgflowd tasks list --status waiting` lists the tasks that wait"
+                if verb is not verbs.WAKE:
+                    lists = f"`pgflowd tasks list --run {short_id(key.run_id)}`"
+                    error.next = f"{lists} shows its open tasks"
                 raise
         app.print_result(f"{task_name(*key)}  {result}", ReportedTask(key, result))
         if result == LATE:
