@@ -319,16 +319,13 @@ class RowList(OptionList):
 class ListView(TopScreen):
     """The flows, or the runs of one."""
 
-    def __init__(self, subject: TopSubject) -> None:
-        super().__init__(subject)
-        self.keys: Sequence[str] = ()
+    keys: Sequence[str] = ()
 
     @property
     def chosen(self) -> tuple[str, str]:
         place = self.query_one(OptionList).highlighted
         key = "" if place is None else self.keys[place]
-        is_flow = self.subject.kind is TopView.FLOWS
-        return (key, "") if is_flow else (self.subject.flow, key)
+        return (key, "") if self.subject.kind is TopView.FLOWS else (self.subject.flow, key)
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
