@@ -189,10 +189,8 @@ def flow_rows(seen: Seen, text: str = "", sort: str = "name") -> list[dict[str, 
         hour = facts.buckets.get(key, ())
         if text.lower() in key.lower() and not is_idle_undo(flow):
             rows.append({**flow, "key": key, "listed": known, "hour": hour})
-    rows.sort(key=lambda row: str(row["key"]))
-    if sort in _NUMBERS:
-        rows.sort(key=lambda row: -(row.get(_NUMBERS[sort]) or 0))
-    return rows
+    number = _NUMBERS.get(sort, "")
+    return sorted(rows, key=lambda row: (-(row.get(number) or 0), str(row["key"])))
 
 
 def flow_table(rows: Sequence[Mapping[str, Any]], screen: Screen, *, is_served: bool) -> list[str]:
