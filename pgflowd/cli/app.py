@@ -64,11 +64,11 @@ class App:
             print_problems(self, settings.warnings)
         return settings
 
-    def read_settings(self) -> Settings:
-        """The settings as they are written now, which is not kept."""
+    def read_settings(self, **more: Any) -> Settings:
+        """The settings as they are written now, which is not kept; `more` is as `load` takes it."""
         from pgflowd.host.config import load
 
-        return load(config=self.config, instance=self.instance, flags=self._flags)
+        return load(config=self.config, instance=self.instance, flags=self._flags, **more)
 
     def forget_settings(self) -> None:
         """Read the settings again at their next use."""

@@ -69,15 +69,12 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
 
 def _read(app: App, recreate: bool, here: Path) -> Settings:
     """Read the configuration for serving. ConfigError."""
-    from pgflowd.host.config import load
-
     level = "debug" if app.verbose else "warning" if app.quiet else None
-    flags = {
+    app.command_flags = {
         "--verbose" if app.verbose else "--quiet": (("logging", "level"), level),
-        "--database-url": (("database", "url"), app.flag_database_url),
         "--recreate": (("pgflowd", "definitions"), "recreate" if recreate else None),
     }
-    settings = load(config=app.config, instance=app.instance, flags=flags, serving=True, cwd=here)
+    settings = app.read_settings(serving=True, cwd=here)
     if settings.pgflowd.definitions == "recreate" and not recreate:
         origin = settings.origin_of("pgflowd", "definitions")
         text = "[pgflowd] definitions is 'recreate', which would delete runs"
