@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
@@ -188,14 +189,14 @@ class DoorbellWorld:
         self.armed = self.disarmed = self.tokens = 0
         self.feed(events.Tick())
 
-    def feed(self, *arrived: events.WorkerEvent) -> None:
+    def feed(self, *arrived: events.Event) -> None:
         pending = list(arrived)
         while pending:
             event = pending.pop(0)
             for action in self.engine.decide([event], self.now):
                 pending += self._perform(action)
 
-    def _perform(self, action: actions.WorkerAction) -> Sequence[events.WorkerEvent]:
+    def _perform(self, action: actions.WorkerAction) -> Sequence[events.Event]:
         if isinstance(action, actions.ReportAndClaim):
             self.calls[MAIN] = action
             self.steps = ["doorbell", "claim", "commit", "answer"]
@@ -267,7 +268,7 @@ class DoorbellWorld:
     def hear(self) -> None:
         """The notifications that are there arrive."""
         if self.store.take_notifications():
-            self.feed(events.WokenUp())
+            self.feed(messages.Wake("a"))
 
     def finish_task(self) -> None:
         if self.running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pgflowd.core import messages
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.waiting import Wait
 from pgflowd.core.worker import actions, events
@@ -24,6 +25,7 @@ from pgflowd.core.worker.task import NEVER, Task, TaskReport, Turns
 
 ARMED = Doorbell(DoorbellRow.UP, armed_at=100.0, usefulness=1.0)
 MAIN, SECOND = ConnectionName.MAIN, ConnectionName.SECOND
+ASK_FOR_SECOND = actions.SendMessage(messages.ConnectionWanted())
 OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), sleep_after_s=0.0)
 
 
@@ -45,9 +47,7 @@ class Engine:
         self._state = WorkerState(options, pool, worked_at=began_at, doorbell=doorbell)
         self._kept: set[int] = set()  # the tokens of tasks whose output came as they were ended
 
-    def decide(
-        self, arrived: Sequence[events.WorkerEvent], now: float
-    ) -> list[actions.WorkerAction]:
+    def decide(self, arrived: Sequence[events.Event], now: float) -> list[actions.WorkerAction]:
         self._state, wanted = decide(self._state, arrived, now)
         return wanted
 
@@ -145,9 +145,7 @@ class Play(Engine):
         self._call: actions.WorkerAction | None = None  # the turn under way
         self.feed(events.Tick())
 
-    def feed(
-        self, *arrived: events.WorkerEvent, after_s: float = 0.0
-    ) -> list[actions.WorkerAction]:
+    def feed(self, *arrived: events.Event, after_s: float = 0.0) -> list[actions.WorkerAction]:
         self.now += after_s
         self.actions = self.decide(arrived, self.now)
         for event in arrived:
@@ -159,9 +157,9 @@ class Play(Engine):
                 self._call = action
             elif isinstance(action, actions.RenewLeases) and action.connection is MAIN:
                 return self._renew(action)
-            elif isinstance(action, actions.AskForConnection) and self.grants:
+            elif action == ASK_FOR_SECOND and self.grants:
                 done = self.actions
-                self.actions = [*done, *self.feed(events.SecondConnectionGranted())]
+                self.actions = [*done, *self.feed(messages.ConnectionGranted())]
         return self.actions
 
     def _renew(self, action: actions.RenewLeases) -> list[actions.WorkerAction]:
@@ -249,6 +247,11 @@ class Play(Engine):
 
     def did(self, kind: type) -> list:  # type: ignore[type-arg]
         return [action for action in self.actions if isinstance(action, kind)]
+
+    def told(self, kind: type) -> list:  # type: ignore[type-arg]
+        """The messages of this kind for the supervisor."""
+        sent = [action.message for action in self.did(actions.SendMessage)]
+        return [message for message in sent if isinstance(message, kind)]
 
     def sending(self) -> tuple[TaskReport, ...]:
         """The reports of the call under way."""

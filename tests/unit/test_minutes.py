@@ -44,7 +44,7 @@ def minutes_told(play: Play, for_s: int) -> int:
     while play.now < until:
         if calls := play.did(actions.AddMinute):
             told += 1
-            play.feed(events.MinuteAdded(calls[0].connection))
+            play.feed(events.SideCallDone(calls[0].connection))
         elif play.claiming():
             play.claim()
         elif play.did(actions.ReadNextDue):

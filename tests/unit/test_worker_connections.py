@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.engine import MAIN, OPTIONS, SECOND, Play
+from support.engine import ASK_FOR_SECOND, MAIN, OPTIONS, SECOND, Play
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.connections import LOCKED_PAUSE_S
@@ -45,7 +46,7 @@ def test_the_second_is_opened_when_a_task_has_run_for_half_an_interval():
 
     assert play.feed(events.Tick(), after_s=HALF_S - 0.1) == []
     play.feed(events.Tick(), after_s=0.1)
-    assert play.actions == [actions.AskForConnection(), actions.Connect(SECOND)]
+    assert play.actions == [ASK_FOR_SECOND, actions.Connect(SECOND)]
 
 
 @covers("rule 57")
@@ -68,14 +69,14 @@ def test_a_second_that_comes_too_late_is_given_back():
     play = at_rest(1)
     play.grants = False
     play.feed(events.Tick(), after_s=HALF_S)
-    assert play.did(actions.AskForConnection)
+    assert play.told(messages.ConnectionWanted)
     play.done(1)
     play.claim()
     play.feed(events.NextDueRead(None))
 
-    play.feed(events.SecondConnectionGranted(), after_s=1.0)
+    play.feed(messages.ConnectionGranted(), after_s=1.0)
 
-    assert play.actions == [actions.ReturnConnection()]
+    assert play.actions == [actions.SendMessage(messages.ConnectionReturned())]
 
 
 @covers("rule 57")
@@ -163,7 +164,7 @@ def test_output_is_published_before_the_report_of_its_task():
     play.done(1)
 
     assert play.feed(events.Fetched(MAIN)) == [actions.PublishOutput(MAIN)]
-    assert play.feed(events.OutputPublished(MAIN)) and play.sending()
+    assert play.feed(events.SideCallDone(MAIN)) and play.sending()
 
 
 @pytest.mark.parametrize("name", [MAIN, SECOND])
@@ -200,10 +201,10 @@ def test_output_is_published_before_the_sign_off():
     play = at_rest()
     play.feed(events.OutputWaiting())
     play.feed(events.OutputWaiting())
-    play.feed(events.StopAsked())
+    play.feed(messages.QuickStop())
 
-    assert actions.PublishOutput(MAIN) in play.feed(events.OutputPublished(MAIN))
-    assert actions.SignOff(MAIN) in play.feed(events.OutputPublished(MAIN))
+    assert actions.PublishOutput(MAIN) in play.feed(events.SideCallDone(MAIN))
+    assert actions.SignOff(MAIN) in play.feed(events.SideCallDone(MAIN))
 
 
 def save_of(token: int) -> events.HandlerAsked:
@@ -256,4 +257,4 @@ def test_runners_that_save_without_end_do_not_hold_up_output():
     play.feed(events.OutputWaiting())
 
     assert play.feed(events.Fetched(SECOND)) == [actions.PublishOutput(SECOND)]
-    assert [type(each) for each in play.feed(events.OutputPublished(SECOND))] == [actions.Fetch]
+    assert [type(each) for each in play.feed(events.SideCallDone(SECOND))] == [actions.Fetch]

@@ -6,6 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, OPTIONS, SECOND, Play, task
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.settings.sections import DatabaseSettings
@@ -20,7 +21,7 @@ def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
 
     assert play.claiming() == 4
     play.busy(1)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
 
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 3)]
 
@@ -57,7 +58,7 @@ def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_d
     play.claim()
     play.feed(events.NextDueRead(None))
 
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert not play.did(actions.ReportAndClaim)
     play.done(1)
     play.feed(events.Tick(), after_s=0.002)
@@ -127,7 +128,7 @@ def test_term_grace_kill_reap_and_only_then_the_report():
 def asked_to_end(play: Play, cause: str) -> None:
     """Let task 1 get SIGTERM."""
     if cause == "stop":
-        play.feed(events.StopAsked())
+        play.feed(messages.QuickStop())
     elif cause == "timeout":
         play.feed(events.Tick(), after_s=60.0)
     else:
@@ -342,7 +343,7 @@ def test_a_report_whose_run_is_locked_is_sent_again():
 def test_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     play = Play()
     play.busy(1)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
 
     play.feed(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
@@ -406,7 +407,7 @@ def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
     play = Play()
     play.busy(1)
 
-    play.feed(events.WokenUp(), after_s=1.0)
+    play.feed(messages.Wake("a"), after_s=1.0)
     play.claim()
 
     assert play.did(actions.RenewLeases) == [actions.RenewLeases(MAIN, (1,))]
@@ -468,7 +469,7 @@ def test_a_drain_claims_nothing_and_waits_for_what_runs():
     play = Play()
     play.busy(1, 2)
 
-    assert play.feed(events.DrainAsked(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
+    assert play.feed(messages.Drain(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
     play.done(1)
     assert play.did(actions.ReportAndClaim)[0].claim == 0
     play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
@@ -487,7 +488,7 @@ def test_a_drain_claims_nothing_and_waits_for_what_runs():
 def test_a_drain_becomes_a_quick_stop_when_its_time_is_over():
     play = Play()
     play.busy(1)
-    play.feed(events.DrainAsked(3.0))
+    play.feed(messages.Drain(3.0))
 
     play.feed(events.Tick(), after_s=3.0)
 
@@ -497,7 +498,7 @@ def test_a_drain_becomes_a_quick_stop_when_its_time_is_over():
 def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
     play = Play()
     play.busy(1, 2)
-    play.feed(events.StopAsked())
+    play.feed(messages.QuickStop())
     play.done(1)
     play.feed(events.NoResultYet(2, 2))
     play.feed(events.RunnerEnded(2))
@@ -511,7 +512,7 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
 def test_a_quick_stop_ends_even_if_no_runner_answers():
     play = Play(kill_grace_s=0.5)
     play.busy(1)
-    play.feed(events.StopAsked())
+    play.feed(messages.QuickStop())
 
     play.feed(events.Tick(), after_s=3.5)
 
@@ -536,7 +537,7 @@ def test_a_deprecated_worker_drains_and_exits_10(row):
 
 def test_tasks_that_come_after_a_drain_began_are_given_back():
     play = Play()
-    play.feed(events.DrainAsked())
+    play.feed(messages.Drain())
 
     play.claim(1, 2)
 
@@ -555,7 +556,7 @@ def test_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
             (events.ReportAnswer(Verdict.ERROR, "42501", "permission denied"),), ()
         )
     )
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert play.did(actions.ReportAndClaim) == []
     play.feed(events.Tick(), after_s=30.0)
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((report,), 0)]

@@ -6,6 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, Play
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import (
@@ -210,11 +211,11 @@ def test_a_general_wake_and_a_fallback_put_the_row_in_doubt():
     play.answer()
     play.feed(events.NextDueRead(None))
 
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert is_armed_by(play) == ["-"]
     play.answer()
     play.feed(events.NextDueRead(None))
-    play.feed(events.WokenUp(is_general=True))
+    play.feed(messages.Wake())
     assert is_armed_by(play) == ["arm"]
     play.answer()
     play.feed(events.NextDueRead(None))

@@ -6,6 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import Play
 
+from pgflowd.core import messages
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
@@ -106,7 +107,7 @@ def test_a_runner_whose_result_waits_gets_no_other_task_and_keeps_its_lease():
     play.announced(3, HALF)
     play.announced(4, HALF)
 
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
 
     assert play.claiming() == 0
     assert set(play.leases()) == {1, 2, 3, 4}
@@ -140,7 +141,7 @@ def test_a_runner_that_dies_while_its_result_waits_has_crashed():
 def test_a_large_result_of_a_handler_that_was_asked_to_end_is_read(verdict):
     play = full()
     runner, _ = play.runner_of(3)
-    play.renewed((3, verdict)) if verdict else play.feed(events.StopAsked())
+    play.renewed((3, verdict)) if verdict else play.feed(messages.QuickStop())
     play.feed(events.NoResultYet(runner, 3))
     assert runner in [each.id for each in play.did(actions.TerminateRunner)]
 

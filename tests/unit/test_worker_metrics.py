@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.engine import Play
 
+from pgflowd.core import messages
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, TASK_SECONDS, TASKS, LastMinute
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
@@ -81,7 +82,7 @@ def test_tasks_that_a_claim_after_a_silence_brings_are_a_missed_notification():
     play = Play()
     play.answer()
     play.feed(events.NextDueRead(None))
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(1)
     assert play.counted(MISSED_NOTIFICATIONS) == []
 

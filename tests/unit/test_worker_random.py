@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support.covers import covers
 from support.engine import MAIN, SECOND, Engine
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
@@ -92,7 +93,7 @@ class World:
 
     def deliver(self) -> None:
         if any(
-            isinstance(e, events.DrainAsked | events.StopAsked | events.ZygoteEnded)
+            isinstance(e, messages.Drain | messages.QuickStop | events.ZygoteEnded)
             for e in self.mailbox
         ):
             self.is_stopping = True
@@ -115,11 +116,24 @@ class World:
         if deadline != NEVER:
             assert self.engine.is_changed_by_time(deadline)
 
+    def on_message(self, message: object) -> None:
+        """The worker tells the supervisor something."""
+        if isinstance(message, messages.FallingAsleep):
+            assert not self.engine.leases()
+            assert message.next_due_at is None or message.next_due_at >= self.now
+            self.is_stopping = True  # it claims nothing more
+        elif isinstance(message, messages.ConnectionWanted):
+            assert not self.is_wanted
+            self.is_wanted = True
+        elif isinstance(message, messages.ConnectionReturned):
+            assert SECOND not in self.open
+            self.has_second = False
+
     # what may happen next
 
     def possible(self) -> list[object]:
-        found: list[object] = [events.Tick(), events.WokenUp(), events.SleepAsked()]
-        found += [events.DrainAsked(3.0), events.StopAsked()] if self.now > 5 else []
+        found: list[object] = [events.Tick(), messages.Wake("a"), messages.SleepIfIdle()]
+        found += [messages.Drain(3.0), messages.QuickStop()] if self.now > 5 else []
         if MAIN in self.calls:
             found += [
                 *self.ends_of_main() * 3,
@@ -131,7 +145,7 @@ class World:
                 *self.ends_of_side_calls(SECOND) * 2,
                 events.ConnectionLost(SECOND, RETRY, "lost", 0.9),
             ]
-        found += [events.SecondConnectionGranted()] if self.is_wanted else []
+        found += [messages.ConnectionGranted()] if self.is_wanted else []
         found += self.of_the_zygote()
         found += [event for runner in self.alive for event in self.of_runner(runner)]
         return found
@@ -177,7 +191,7 @@ class World:
             locked = events.Fetched(name, is_locked=True)
             return [events.Fetched(name), *[locked] * (call.request.kind is HandlerRequest.SAVE)]
         if isinstance(call, actions.PublishOutput):
-            return [events.OutputPublished(name)]
+            return [events.SideCallDone(name)]
         if isinstance(call, actions.SignOff):
             return [events.SignedOff(name)]
         assert isinstance(call, actions.RenewLeases)
@@ -248,21 +262,13 @@ class World:
             assert action.connection in self.open, "it is closed"
             assert action.connection is SECOND or SECOND not in self.open, "it is for turns"
             self.calls[action.connection] = action
-        elif isinstance(action, actions.AnnounceSleep):
-            assert not self.engine.leases()
-            assert action.next_due_at is None or action.next_due_at >= self.now
-            self.is_stopping = True  # it claims nothing more
+        elif isinstance(action, actions.SendMessage):
+            self.on_message(action.message)
         elif isinstance(action, actions.Connect):
             assert action.connection not in self.calls
             assert action.connection not in self.open
             assert action.connection is MAIN or self.has_second
             self.calls[action.connection] = action
-        elif isinstance(action, actions.AskForConnection):
-            assert not self.is_wanted
-            self.is_wanted = True
-        elif isinstance(action, actions.ReturnConnection):
-            assert SECOND not in self.open
-            self.has_second = False
         elif isinstance(action, actions.CloseConnection):
             assert action.connection is SECOND and SECOND not in self.calls
             self.open.remove(SECOND)
@@ -514,7 +520,7 @@ def into_world(world: World, event: object) -> object | None:
         if isinstance(told, events.ReportAndClaimDone):
             world.failed = None
         del world.calls[MAIN]
-    elif isinstance(told, events.SecondConnectionGranted):
+    elif isinstance(told, messages.ConnectionGranted):
         world.is_wanted, world.has_second = False, True
     elif isinstance(told, events.SideCallDone):
         del world.calls[told.connection]
@@ -582,7 +588,7 @@ def finish(world: World) -> None:
         world.deliver()
     world.is_hurried = world.engine.leaves_at() < world.now + 1
     if not world.left:
-        happen(world, events.StopAsked())
+        happen(world, messages.QuickStop())
     for _ in range(2000):
         if world.left:
             return

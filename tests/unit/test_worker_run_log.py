@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.engine import Play, task
 
+from pgflowd.core import messages
 from pgflowd.core.metrics.definitions import RUNS, TASKS
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Checkpoint, Wait, WaitKind, wait_for_newer_code
@@ -34,7 +35,7 @@ def test_changes_by_success_are_not_read():
 def test_changes_by_a_failure_are_read_once_for_each_run():
     play = Play()
     play.busy(1, 2, 3)
-    play.feed(events.WokenUp())  # whose claim keeps the connection busy
+    play.feed(messages.Wake("a"))  # whose claim keeps the connection busy
     play.failed(1)
     play.done(2)
     play.failed(3)
@@ -153,7 +154,7 @@ def test_what_was_logged_is_not_remembered_for_ever():
 def test_a_run_is_counted_once_when_a_report_has_ended_it():
     play = Play()
     play.busy(1, 2)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.done(1)
     play.done(2)
     play.claim()  # from here on both reports are under way

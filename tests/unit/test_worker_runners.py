@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.covers import covers
 from support.engine import OPTIONS, Play
 
+from pgflowd.core import messages
 from pgflowd.core.worker import actions, events, runners
 from pgflowd.core.worker.state import RunnerPhase, RunnerPool, RunnerState
 from pgflowd.core.worker.task import NEVER
@@ -31,7 +32,7 @@ def test_the_next_deadline_of_a_pool_is_its_soonest():
 def test_an_idle_runner_takes_the_task_of_one_that_still_starts():
     play = Play(max_concurrency=2)
     play.busy(1)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2)
     (fork,) = play.did(actions.ForkRunner)
 
@@ -58,7 +59,7 @@ def test_a_task_whose_runner_starts_is_given_back_when_the_worker_drains():
     play = Play()
     play.claim(1)
 
-    play.feed(events.DrainAsked())
+    play.feed(messages.Drain())
 
     assert [(each.task.token, each.outcome) for each in play.sending()] == [(1, "released")]
 
@@ -70,8 +71,8 @@ def test_a_worker_that_cannot_fork_asks_for_room_once_per_pause_and_retries_when
     forks = play.did(actions.ForkRunner)
 
     play.feed(*(events.ForkRefused(fork.id, "no process", needs_room=True) for fork in forks))
-    assert len(play.did(actions.AskForRoom)) == 1
-    play.feed(events.RoomMade())
+    assert len(play.told(messages.MakeRoom)) == 1
+    play.feed(messages.HaveRoom())
 
     assert play.next_deadline() == play.now
 
@@ -83,14 +84,14 @@ def test_a_worker_makes_room_by_its_idle_runners_and_lets_the_other_one_fork_fir
     play.done(1)
     play.done(2)
 
-    play.feed(events.RoomAsked())
+    play.feed(messages.MakeRoom())
     assert len(play.did(actions.CloseRunner)) == 2
     play.claim(3)
     assert not play.did(actions.ForkRunner)
 
     play.feed(*(events.RunnerEnded(runner) for runner in (1, 2)))
     play.feed(*(events.Reaped(runner, 0) for runner in (1, 2)))
-    assert len(play.did(actions.OfferRoom)) == 2
+    assert len(play.told(messages.HaveRoom)) == 2
     play.feed(events.Tick(), after_s=runners.PAUSE_S)
     assert len(play.did(actions.ForkRunner)) == 1
 
@@ -100,12 +101,12 @@ def test_a_worker_without_idle_runners_owes_the_next_one_unless_it_is_the_last()
     play = Play(max_concurrency=2)
     play.busy(1, 2)
 
-    play.feed(events.RoomAsked())
+    play.feed(messages.MakeRoom())
     assert not play.did(actions.CloseRunner)
     play.done(1)
     assert len(play.did(actions.CloseRunner)) == 1
     play.feed(events.RunnerEnded(1), events.Reaped(1, 0))
 
-    play.feed(events.RoomAsked())
+    play.feed(messages.MakeRoom())
     play.done(2)
     assert not play.did(actions.CloseRunner)

@@ -6,6 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import SECOND, Play
 
+from pgflowd.core import messages
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, sharing
 from pgflowd.core.worker.state import RunnerPhase
@@ -48,7 +49,7 @@ def test_the_fewest_runners_that_hold_the_tasks_are_started():
     assert len(play.did(actions.ForkRunner)) == 2
     play.ready()
     assert runners_of(play, 1, 2, 3, 4, 5, 6) == [1, 1, 1, 1, 2, 2]
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert play.claiming() == 2
 
 
@@ -58,7 +59,7 @@ def test_no_more_tasks_run_than_max_concurrency_though_a_runner_has_room():
 
     play.busy(1, 2, 3)
 
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert play.claiming() == 0
     play.done(1)
     assert play.claiming() == 1
@@ -77,7 +78,7 @@ def test_a_sync_task_has_a_runner_of_its_own():
 def test_a_task_at_its_deadline_is_cancelled_and_the_others_go_on():
     play = shared()
     play.busy(1, timeout_s=5.0)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2, 3)
 
     play.feed(events.Tick(), after_s=5.0)
@@ -95,7 +96,7 @@ def test_a_task_at_its_deadline_is_cancelled_and_the_others_go_on():
 def test_one_that_does_not_end_within_kill_grace_is_killed_and_the_others_are_given_back():
     play = shared()
     play.busy(1, timeout_s=5.0)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2, 3)
     play.feed(events.Tick(), after_s=5.0)
     play.feed(events.NoResultYet(1, 1))
@@ -186,7 +187,7 @@ def test_a_task_that_is_alone_in_its_runner_is_to_blame_for_its_end():
 def test_a_task_whose_time_passed_while_another_blocked_the_loop_is_given_back():
     play = shared(kill_grace_s=2.0)
     play.busy(1, timeout_s=1.0)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2)
     play.feed(events.Tick(), after_s=1.0)
     play.feed(events.NoResultYet(1, 1))
@@ -207,14 +208,14 @@ def test_a_task_that_was_disturbed_three_times_in_a_row_has_a_runner_of_its_own(
         (runner,) = set(runners_of(play, 1, 2))
         end(play, runner)
         play.answer(events.Verdict.QUEUED)
-        play.feed(events.WokenUp())
+        play.feed(messages.Wake("a"))
 
     play.busy(1, 2, 3)
 
     first, second, third = runners_of(play, 1, 2, 3)
     assert len({first, second, third}) == 3
     play.done(1)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(1)
     assert runners_of(play, 1) == [third]  # it has ended by itself, and may share again
 
@@ -224,7 +225,7 @@ def test_a_runner_that_left_something_gets_no_more_tasks_and_ends_when_it_is_emp
     play.busy(1, 2)
     runner, _ = play.runner_of(1)
     play.done(1)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(3)
     _, given = play.runner_of(3)
 
@@ -232,7 +233,7 @@ def test_a_runner_that_left_something_gets_no_more_tasks_and_ends_when_it_is_emp
     done = TaskReport(given, Outcome.COMPLETED, b"1")
     play.feed(events.Done(runner, done, left))
     assert not play.did(actions.CloseRunner)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(4)
     assert runners_of(play, 4) != [runner]
     play.done(2)
@@ -244,7 +245,7 @@ def test_a_stop_cancels_each_task_and_gives_it_back():
     play = shared()
     play.busy(1, 2)
 
-    play.feed(events.StopAsked())
+    play.feed(messages.QuickStop())
     assert [each.token for each in play.did(actions.ReadResult)] == [1, 2]
     play.feed(events.NoResultYet(1, 1), events.NoResultYet(1, 2))
     assert [each.token for each in play.did(actions.CancelTask)] == [1, 2]
@@ -260,7 +261,7 @@ def test_a_stop_cancels_each_task_and_gives_it_back():
 def test_what_a_task_returns_though_it_was_cancelled_is_kept(verdict, outcome):
     play = shared()
     play.busy(1, timeout_s=5.0)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2)
     play.feed(*[events.LeasesRenewed(SECOND, ((1, verdict),))] if verdict else [events.Tick()],
               after_s=0.0 if verdict else 5.0)  # fmt: skip
@@ -277,7 +278,7 @@ def test_what_a_task_returns_though_it_was_cancelled_is_kept(verdict, outcome):
 def test_results_that_come_as_a_shared_runner_is_ended_are_kept():
     play = shared()
     play.busy(1, timeout_s=5.0)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.claim(2, 3)
     play.feed(events.Tick(), after_s=5.0)
     play.feed(events.NoResultYet(1, 1))

@@ -6,7 +6,9 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, Play
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
+from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.state import WorkerMode
 
@@ -21,17 +23,17 @@ def idle(**options) -> Play:
     return play
 
 
-def rest(play: Play, seconds: float = AFTER_S) -> list[actions.AnnounceSleep]:
+def rest(play: Play, seconds: float = AFTER_S) -> list[FallingAsleep]:
     """Let time pass; claims bring nothing, and no message is queued. Return what it announced."""
     until = play.now + seconds
-    announced: list[actions.AnnounceSleep] = []
+    announced: list[FallingAsleep] = []
     while play.now < until and play.mode() is WorkerMode.WORKING:
         play.wait()
         announced += answered(play)
     return announced
 
 
-def answered(play: Play) -> list[actions.AnnounceSleep]:
+def answered(play: Play) -> list[FallingAsleep]:
     """Let the calls under way end well; return what the worker announces."""
     done = list(play.actions)
     for action in done:  # grows meanwhile
@@ -40,10 +42,11 @@ def answered(play: Play) -> list[actions.AnnounceSleep]:
         elif isinstance(action, actions.ReportAndClaim):
             done += play.answer()
         elif isinstance(action, actions.AddMinute):
-            done += play.feed(events.MinuteAdded(action.connection))
+            done += play.feed(events.SideCallDone(action.connection))
         elif isinstance(action, actions.CloseRunner):
             done += play.feed(events.RunnerEnded(action.id), events.Reaped(action.id, 0))
-    return [action for action in done if isinstance(action, actions.AnnounceSleep)]
+    sent = [action.message for action in done if isinstance(action, actions.SendMessage)]
+    return [message for message in sent if isinstance(message, FallingAsleep)]
 
 
 @covers("rule 54")
@@ -74,7 +77,7 @@ def test_it_never_sleeps_without_sleep_after():
 def test_a_task_begins_the_time_anew():
     play = idle()
     rest(play, AFTER_S - 40)
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.busy(1)
     play.done(1)
     play.answer()
@@ -87,7 +90,7 @@ def test_a_task_begins_the_time_anew():
 @covers("rule 54")
 def test_a_task_that_runs_for_longer_keeps_it_awake():
     play = idle()
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.busy(1, timeout_s=10 * AFTER_S)
 
     assert rest(play, 3 * AFTER_S) == []
@@ -103,20 +106,20 @@ def test_a_message_that_is_due_soon_keeps_it_awake_and_a_later_one_is_announced(
         while not play.did(actions.ReadNextDue):
             play.wait()
         play.feed(events.NextDueRead(in_s))
-        announced = [each.next_due_at for each in play.did(actions.AnnounceSleep)]
+        announced = [each.next_due_at for each in play.told(FallingAsleep)]
         assert announced == ([play.now + in_s] if sleeps else [])
 
 
 @covers("rule 54")
 def test_a_wake_during_the_last_question_keeps_it_awake():
     play = idle()
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     assert play.did(actions.ReadNextDue)
 
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.feed(events.NextDueRead(None))
 
-    assert not play.did(actions.AnnounceSleep)
+    assert not play.told(FallingAsleep)
     assert play.did(actions.ReportAndClaim)
 
 
@@ -124,10 +127,10 @@ def test_a_wake_during_the_last_question_keeps_it_awake():
 @pytest.mark.parametrize("answer", [events.NextDueRead(None, 1), events.NextDueRead(0.5)])
 def test_asked_to_sleep_it_stays_for_messages_that_wait_or_are_due_within_a_second(answer):
     play = idle()
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.feed(answer)
 
-    assert not play.did(actions.AnnounceSleep)
+    assert not play.told(FallingAsleep)
     assert play.mode() is WorkerMode.WORKING
 
 
@@ -137,10 +140,10 @@ def test_asked_to_sleep_it_sleeps_at_once_though_a_message_is_due_later_and_it_n
     play.answer()
     play.feed(events.NextDueRead(60.0))
 
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.feed(events.NextDueRead(60.0))
 
-    [announced] = play.did(actions.AnnounceSleep)
+    [announced] = play.told(FallingAsleep)
     assert announced.next_due_at == play.now + 60.0
 
 
@@ -148,19 +151,19 @@ def test_asked_to_sleep_it_sleeps_at_once_though_a_message_is_due_later_and_it_n
 def test_asked_to_sleep_while_a_task_runs_it_stays_and_forgets_it():
     play = Play()
     play.busy(1)
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.done(1)
     play.answer()
     play.feed(events.NextDueRead(None))
 
     assert play.mode() is WorkerMode.WORKING
-    assert not play.did(actions.AnnounceSleep)
+    assert not play.told(FallingAsleep)
 
 
 @covers("rule 54")
 def test_asked_to_sleep_during_a_claim_it_waits_for_its_answer():
     play = Play()
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     assert not play.did(actions.ReadNextDue)
     play.answer()
     play.feed(events.NextDueRead(None))
@@ -170,7 +173,7 @@ def test_asked_to_sleep_during_a_claim_it_waits_for_its_answer():
     assert play.did(actions.ReadNextDue)
     play.feed(events.NextDueRead(None))
 
-    assert play.did(actions.AnnounceSleep)
+    assert play.told(FallingAsleep)
 
 
 @covers("rule 54")
@@ -178,7 +181,7 @@ def test_without_the_database_it_stays_awake():
     play = idle()
     play.feed(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "lost"))
 
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.feed(events.Tick(), after_s=0.1)
 
     assert play.mode() is WorkerMode.WORKING
@@ -188,14 +191,14 @@ def test_without_the_database_it_stays_awake():
 @covers("rule 54")
 def test_idle_runners_are_gone_before_it_signs_off():
     play = idle()
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.busy(1)
     play.done(1)
     play.answer()
     play.feed(events.NextDueRead(None))
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.feed(events.NextDueRead(None))
-    assert play.did(actions.AnnounceSleep)
+    assert play.told(FallingAsleep)
 
     [closed] = play.did(actions.CloseRunner)
     assert not play.did(actions.SignOff)
@@ -208,9 +211,9 @@ def test_idle_runners_are_gone_before_it_signs_off():
 @covers("rule 54")
 def test_once_it_falls_asleep_it_claims_nothing_whatever_wakes_it():
     play = idle()
-    play.feed(events.SleepAsked())
+    play.feed(messages.SleepIfIdle())
     play.feed(events.NextDueRead(None))
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
 
     assert not play.did(actions.ReportAndClaim)
     play.feed(events.SignedOff(MAIN))

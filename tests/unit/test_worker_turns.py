@@ -6,6 +6,7 @@ import pytest
 from support.covers import covers
 from support.engine import MAIN, SECOND, Play
 
+from pgflowd.core import messages
 from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome
@@ -99,7 +100,7 @@ def test_reports_never_wait_for_a_claim_that_fails():
     play.answer()
     assert next_turn(play) == (0, 1)
     fail(play, BROKEN, "54000")
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     assert next_turn(play) == (0, 1)
 
 
@@ -238,7 +239,7 @@ def test_a_line_that_is_back_counts_as_such_even_if_there_is_nothing_to_report_o
     play.claim(1)
     play.ready()
     play.feed(events.NextDueRead(None))
-    play.feed(events.WokenUp())
+    play.feed(messages.Wake("a"))
     play.feed(events.ConnectionLost(MAIN, RETRY, "gone", 1.0))
     assert play.turns().failures == 1
 

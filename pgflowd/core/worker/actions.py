@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgflowd.core.messages import Message
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.doorbell import DoorbellCall
@@ -37,13 +38,10 @@ class CloseConnection(WorkerAction):
 
 
 @dataclass(slots=True)
-class AskForConnection(WorkerAction):
-    """Ask the supervisor for a second connection."""
+class SendMessage(WorkerAction):
+    """Send the supervisor a message."""
 
-
-@dataclass(slots=True)
-class ReturnConnection(WorkerAction):
-    """Tell the supervisor that there is no second connection any more."""
+    message: Message
 
 
 @dataclass(slots=True)
@@ -73,11 +71,6 @@ class ReportAndClaim(WorkerAction):
 @dataclass(slots=True)
 class ReadNextDue(WorkerAction):
     """Read when the next message becomes visible."""
-
-
-@dataclass(slots=True)
-class StayAwake(WorkerAction):
-    """Tell the supervisor, which asked for the worker's place, that it has work."""
 
 
 @dataclass(slots=True)
@@ -114,23 +107,6 @@ class WriteProgress(SideAction):
 
 class AddMinute(SideAction):
     """Add what was done since the last time to the statistics."""
-
-
-@dataclass(slots=True)
-class AskForRoom(WorkerAction):
-    """Ask the other workers to end idle runners."""
-
-
-@dataclass(slots=True)
-class OfferRoom(WorkerAction):
-    """Tell the other workers that a process can be started."""
-
-
-@dataclass(slots=True)
-class AnnounceSleep(WorkerAction):
-    """Tell the supervisor that this worker falls asleep, and when its next message is due."""
-
-    next_due_at: float | None
 
 
 @dataclass(slots=True)
@@ -258,6 +234,9 @@ class WorkerTransition:
 
     def do(self, action: WorkerAction) -> None:
         self.actions.append(action)
+
+    def send(self, message: Message) -> None:
+        self.actions.append(SendMessage(message))
 
     def log(self, level: str, event: str, **fields: Any) -> None:
         if level != "debug" or self.state.options.is_debug:

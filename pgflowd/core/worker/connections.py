@@ -17,6 +17,7 @@ from functools import partial
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.failure import DatabaseFailure
+from pgflowd.core.messages import Wake
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, MINUTE_S, WAKES
 from pgflowd.core.supervision.tree import EXIT_ASLEEP
 from pgflowd.core.worker import (
@@ -260,12 +261,12 @@ def _connect_later(
     connections.put(event.connection, down)
 
 
-def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
+def woken_up(transition: WorkerTransition, event: Wake) -> None:
     """Claim, and ask soon whether the tasks that run still should."""
     state, connections = transition.state, transition.state.connections
     transition.count(WAKES, WakeReason.NOTIFICATION)
     claiming.claim_now(state.schedule)
-    if event.is_general:
+    if event.slug is None:  # notifications may have been lost
         state.doorbell = state.doorbell.doubted()
     if any(runner.tasks for runner in state.runners.by_id.values()):
         connections.renew_at = min(connections.renew_at, connections.renewed_at + SOON_S)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pgflowd.core import messages
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.worker import (
     claiming,
@@ -65,7 +66,7 @@ def pass_deadlines(transition: WorkerTransition) -> None:
         claiming.check_by(state.schedule, now, WakeReason.DUE)
     claiming.release_overdue(transition)
     if now >= state.stop_at:
-        stopping.stop(transition, events.StopAsked())
+        stopping.stop(transition, messages.QuickStop())
     if now >= state.schedule.check_at:
         transition.count(WAKES, state.schedule.reason)
         claiming.time_has_come(state.schedule)
@@ -86,7 +87,7 @@ def pass_deadlines(transition: WorkerTransition) -> None:
 
 
 def decide(
-    state: WorkerState, arrived: Iterable[events.WorkerEvent], now: float
+    state: WorkerState, arrived: Iterable[events.Event], now: float
 ) -> tuple[WorkerState, list[WorkerAction]]:
     """Return the state after these events, and what to do, in this order."""
     transition = WorkerTransition(state, now)
@@ -120,12 +121,13 @@ def _next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> N
 
 HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Tick: lambda transition, event: None,
-    events.WokenUp: connections.woken_up,
-    events.RoomAsked: runners.asked,
-    events.RoomMade: runners.made,
-    events.DrainAsked: stopping.drain,
-    events.StopAsked: stopping.stop,
-    events.SleepAsked: stopping.asked,
+    messages.Wake: connections.woken_up,
+    messages.MakeRoom: runners.asked,
+    messages.HaveRoom: runners.made,
+    messages.Drain: stopping.drain,
+    messages.QuickStop: stopping.stop,
+    messages.SleepIfIdle: stopping.asked,
+    messages.ConnectionGranted: second_connection.granted,
     events.ZygoteEnded: stopping.zygote_ended,
     events.Forked: runners.forked,
     events.ForkRefused: runners.refused,
@@ -141,7 +143,6 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.RunnerEnded: runner_ends.ended,
     events.Reaped: runner_ends.reaped,
     events.Connected: connections.connected,
-    events.SecondConnectionGranted: second_connection.granted,
     events.ConnectionLost: connections.connection_lost,
     events.ReportAndClaimDone: reporting.report_and_claim_done,
     events.NextDueRead: _next_due_read,
@@ -153,8 +154,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Fetched: connections.fetched,
     events.ProgressTold: connections.progress_told,
     events.ProgressWritten: connections.progress_written,
-    events.MinuteAdded: connections.side_call_done,
+    events.SideCallDone: connections.side_call_done,
     events.OutputWaiting: connections.output_waiting,
-    events.OutputPublished: connections.side_call_done,
     events.SignedOff: lambda transition, event: stopping.leave(transition),
 }

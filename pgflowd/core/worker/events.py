@@ -1,5 +1,6 @@
 """
-Events: what has happened, as the engine of a worker is informed of it.
+Events: what has happened, as the engine of a worker is informed of it. The messages of the
+supervisor, such as Wake and Drain, are events, too (`core.messages`).
 
 `chance` is a number from 0 to 1, drawn where the event was seen, for delays with jitter.
 """
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pgflowd.core.failure import DatabaseFailure
+from pgflowd.core.messages import Message
 from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
@@ -57,30 +59,8 @@ class Tick(WorkerEvent):
 
 
 @dataclass(slots=True)
-class RoomAsked(WorkerEvent):
-    """Another process of the daemon cannot be started."""
-
-
-@dataclass(slots=True)
-class RoomMade(WorkerEvent):
-    """Another worker has ended a runner, so that another process can be started."""
-
-
-@dataclass(slots=True)
-class WokenUp(WorkerEvent):
-    """There may be work, or a run was cancelled. A general wake: notifications may be lost."""
-
-    is_general: bool = False
-
-
-@dataclass(slots=True)
 class Connected(WorkerEvent):
     connection: ConnectionName
-
-
-@dataclass(slots=True)
-class SecondConnectionGranted(WorkerEvent):
-    """The supervisor allows a second connection."""
 
 
 @dataclass(slots=True)
@@ -218,14 +198,6 @@ class ProgressTold(WorkerEvent):
 @dataclass(slots=True)
 class OutputWaiting(WorkerEvent):
     """Handlers have written output that is to be published."""
-
-
-class OutputPublished(SideCallDone):
-    pass
-
-
-class MinuteAdded(SideCallDone):
-    """The statistics have what was done until now."""
 
 
 @dataclass(slots=True)
@@ -371,16 +343,4 @@ class ZygoteEnded(WorkerEvent):
     text: str
 
 
-@dataclass(slots=True)
-class DrainAsked(WorkerEvent):
-    within_s: float | None = None
-
-
-@dataclass(slots=True)
-class SleepAsked(WorkerEvent):
-    """Another worker needs the place of this one, if it has nothing to do."""
-
-
-@dataclass(slots=True)
-class StopAsked(WorkerEvent):
-    pass
+Event = WorkerEvent | Message

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.messages import HaveRoom
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
 from pgflowd.core.worker.actions import WorkerTransition
@@ -304,7 +305,7 @@ def reaped(transition: WorkerTransition, event: events.Reaped) -> None:
         _report_end(transition, runner, event)
         del pool.by_id[event.id]
         if runner.cause is EndCause.ROOM:
-            transition.do(actions.OfferRoom())
+            transition.send(HaveRoom())
 
 
 def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.Reaped) -> None:

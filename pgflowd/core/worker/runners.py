@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.messages import HaveRoom, MakeRoom
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, run_log, runner_ends, sharing
@@ -41,7 +42,7 @@ from pgflowd.core.worker.task import NEVER, TaskReport
 PAUSE_S = 0.5  # of our forks, so that the worker that asked forks first
 
 
-def asked(transition: WorkerTransition, event: events.RoomAsked) -> None:
+def asked(transition: WorkerTransition, event: MakeRoom) -> None:
     """Another process cannot be started: end the idle runners, or owe it the next one."""
     pool = transition.state.runners
     if transition.state.mode is not WorkerMode.WORKING:
@@ -54,7 +55,7 @@ def asked(transition: WorkerTransition, event: events.RoomAsked) -> None:
         transition.log("info", "worker.made_room", count=count)
 
 
-def made(transition: WorkerTransition, event: events.RoomMade) -> None:
+def made(transition: WorkerTransition, event: HaveRoom) -> None:
     """Another worker has ended a runner: try again, if forks were refused."""
     pool = transition.state.runners
     if pool.forks_from and pool.fork_delay_s:
@@ -136,7 +137,7 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
     text = f"a runner could not be started: {event.text}"
     transition.log_problem("warning", text, wait_s=pool.fork_delay_s)
     if event.needs_room:
-        transition.do(actions.AskForRoom())
+        transition.send(MakeRoom())
 
 
 def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:

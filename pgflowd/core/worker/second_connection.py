@@ -10,7 +10,8 @@ it; when workers wait for their first connection, it asks for it back.
 
 from __future__ import annotations
 
-from pgflowd.core.worker import actions, events
+from pgflowd.core.messages import ConnectionGranted, ConnectionReturned, ConnectionWanted
+from pgflowd.core.worker import actions
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.state import (
     CLOSED,
@@ -86,10 +87,10 @@ def _ask(transition: WorkerTransition) -> None:
     connections = transition.state.connections
     if connections.main.is_open:
         connections.second = DatabaseConnection(ConnectionState.WANTED)
-        transition.do(actions.AskForConnection())
+        transition.send(ConnectionWanted())
 
 
-def granted(transition: WorkerTransition, event: events.SecondConnectionGranted) -> None:
+def granted(transition: WorkerTransition, event: ConnectionGranted) -> None:
     """Connect, if it is wanted still."""
     state, connections, now = transition.state, transition.state.connections, transition.now
     half_s = state.options.heartbeat_interval_s / 2
@@ -114,5 +115,5 @@ def _close(transition: WorkerTransition) -> None:
     connections = transition.state.connections
     if connections.second.state is ConnectionState.FREE:
         transition.do(actions.CloseConnection(SECOND))
-    transition.do(actions.ReturnConnection())
+    transition.send(ConnectionReturned())
     connections.second = CLOSED

@@ -6,6 +6,7 @@ After a drain or a stop began nothing is claimed, and every claimed task is repo
 
 from __future__ import annotations
 
+from pgflowd.core.messages import Drain, FallingAsleep, QuickStop, SleepIfIdle, StayingAwake
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_ASLEEP, EXIT_REPLACE
 from pgflowd.core.worker import actions, events, runner_ends, second_connection
 from pgflowd.core.worker.actions import WorkerTransition
@@ -38,7 +39,7 @@ def drain_because(
         transition.will_exit(code, why, failure)
 
 
-def drain(transition: WorkerTransition, event: events.DrainAsked) -> None:
+def drain(transition: WorkerTransition, event: Drain) -> None:
     """Claim nothing more, and finish what runs. A second order may shorten the first."""
     state = transition.state
     if state.mode is WorkerMode.WORKING:
@@ -47,7 +48,7 @@ def drain(transition: WorkerTransition, event: events.DrainAsked) -> None:
         state.stop_at = min(state.stop_at, transition.now + event.within_s)
 
 
-def stop(transition: WorkerTransition, event: events.StopAsked) -> None:
+def stop(transition: WorkerTransition, event: QuickStop) -> None:
     """End the runners too; what is unfinished is released."""
     state = transition.state
     state.stop_at = NEVER
@@ -123,7 +124,7 @@ def deadline(state: WorkerState) -> float:
     return state.sleep_at if state.mode is WorkerMode.WORKING else NEVER
 
 
-def asked(transition: WorkerTransition, event: events.SleepAsked) -> None:
+def asked(transition: WorkerTransition, event: SleepIfIdle) -> None:
     """The supervisor asks for its place."""
     transition.state.is_sleep_asked = True
     if transition.state.mode is WorkerMode.WORKING:
@@ -160,7 +161,9 @@ def next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> No
         _stay(transition)
         return
     next_due_at = None if event.in_s is None else now + event.in_s
-    transition.do(actions.AnnounceSleep(next_due_at))
+    options = state.options
+    every_s = options.poll_max_s if options.is_polling else options.notify_fallback_s
+    transition.send(FallingAsleep(every_s, next_due_at))
     drain_because(transition, EXIT_ASLEEP, "asleep")
 
 
@@ -169,7 +172,7 @@ def _stay(transition: WorkerTransition) -> None:
     state = transition.state
     if state.is_sleep_asked:
         second_connection.give_back(transition)
-        transition.do(actions.StayAwake())
+        transition.send(StayingAwake())
     state.is_sleep_asked = False
     after_s = state.options.sleep_after_s
     state.sleep_at = state.worked_at + after_s if after_s else NEVER

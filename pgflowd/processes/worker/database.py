@@ -274,18 +274,19 @@ class DatabaseConnections:
 
     async def publish(
         self, action: actions.PublishOutput, output: OutputStream
-    ) -> events.OutputPublished:
+    ) -> events.SideCallDone:
         """Publish output. A refusal by the server must not cost the connection."""
         conn = self._connections[action.connection]
         try:
-            if payloads := output.take():
+            if payloads := output.followed.take():
                 await execute_async(conn, runs.publish_output(payloads))
-            output.on_published()
+            if output.followed.is_waiting:  # go on with what has come meanwhile
+                output.request_publishing()
         except Exception:
             if conn.closed:
                 raise
-            output.on_refused()
-        return events.OutputPublished(action.connection)
+            output.followed.forget()  # followers will ask again
+        return events.SideCallDone(action.connection)
 
     async def write_progress(self, action: actions.WriteProgress) -> events.ProgressWritten:
         """Write what handlers have told. A refusal by the server must not cost the connection."""
@@ -301,7 +302,7 @@ class DatabaseConnections:
 
     async def add_minute(
         self, action: actions.SideAction, metrics: WorkerMetrics
-    ) -> events.MinuteAdded:
+    ) -> events.SideCallDone:
         """Add to the statistics. A refusal by the server must not cost the connection."""
         conn = self._connections[action.connection]
         steps, counters = metrics.minute()
@@ -312,7 +313,7 @@ class DatabaseConnections:
         except Exception:
             if conn.closed:
                 raise
-        return events.MinuteAdded(action.connection)
+        return events.SideCallDone(action.connection)
 
     async def sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> events.SignedOff:
         await self.add_minute(action, metrics)

@@ -25,24 +25,16 @@ from typing import Any
 import setproctitle
 
 from pgflowd.core.messages import (
-    ConnectionGranted,
     ConnectionRefused,
-    ConnectionReturned,
-    ConnectionWanted,
     Drain,
     Failed,
-    FallingAsleep,
     Follow,
-    HaveRoom,
     Heartbeat,
     Leaving,
     MakeRoom,
     Message,
     QuickStop,
     Ready,
-    SleepIfIdle,
-    StayingAwake,
-    Wake,
     WorkerStanding,
 )
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, portions
@@ -56,8 +48,8 @@ from pgflowd.core.supervision.tree import (
     ServedFlow,
 )
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.events import Tick, WorkerEvent
+from pgflowd.core.worker.decide import HANDLERS, decide
+from pgflowd.core.worker.events import Event, Tick
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.core.worker.task import NEVER
 from pgflowd.host.channel import Channel
@@ -66,7 +58,7 @@ from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
 from pgflowd.processes.worker.database import MAIN, DatabaseConnections
 from pgflowd.processes.worker.metrics import WorkerMetrics
-from pgflowd.processes.worker.runner_records import LogOfRunners, OutputStream
+from pgflowd.processes.worker.runner_records import OutputStream
 from pgflowd.processes.worker.runner_socket import RunnerProcesses, RunnerSocket
 from pgflowd.processes.worker.startup import (
     CannotStart,
@@ -85,16 +77,16 @@ class Mailbox:
     """Events that the engine has not seen yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._events: list[WorkerEvent] = []
+        self._events: list[Event] = []
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = loop
 
-    def put(self, event: WorkerEvent) -> None:
+    def put(self, event: Event) -> None:
         self._events.append(event)
         self._wake()
 
-    async def next(self, until: float) -> list[WorkerEvent]:
+    async def next(self, until: float) -> list[Event]:
         """Return all that came, or a Tick at that moment, and now and then before."""
         if not self._events:
             self._waiter = self._loop.create_future()
@@ -195,15 +187,6 @@ def _end_with_all(code: int) -> None:
     os._exit(code)
 
 
-_SENT: dict[type, type[Message]] = {  # to the supervisor
-    actions.AskForConnection: ConnectionWanted,
-    actions.ReturnConnection: ConnectionReturned,
-    actions.StayAwake: StayingAwake,
-    actions.AskForRoom: MakeRoom,
-    actions.OfferRoom: HaveRoom,
-}
-
-
 class _Worker:
     """The loop, and what it uses."""
 
@@ -232,10 +215,8 @@ class _Worker:
             lambda: self._send(ConnectionRefused()),
         )
         self._output = OutputStream(self._log, self._mailbox.put)
-        output, hide = self._output, self._log.without_secrets
-        of_output = (output.pass_on, LogOfRunners(output.write, output.room, hide))
         keys = settings.worker_for(served.name)
-        self._runners = RunnerProcesses(self._zygote, keys, *of_output, self._loop)
+        self._runners = RunnerProcesses(self._zygote, keys, self._output, self._loop)
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
@@ -255,8 +236,8 @@ class _Worker:
         except CannotStart as why:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
-        self._database.with_run = sorted(self._session.with_run)
-        self._database.originals = self._session.originals
+        self._database.with_run = sorted(self._session.loaded.with_run)
+        self._database.originals = self._session.loaded.originals
         for run_id in self._session.followed:
             self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())
@@ -306,10 +287,9 @@ class _Worker:
             actions.Fetch: self._fetch,
             actions.PublishOutput: lambda a: start(a.connection, database.publish(a, output)),
             actions.WriteProgress: lambda a: start(a.connection, database.write_progress(a)),
-            actions.AnnounceSleep: self._announce_sleep,
             actions.AddMinute: lambda a: start(a.connection, database.add_minute(a, metrics)),
             actions.SignOff: lambda a: start(a.connection, database.sign_off(a, metrics)),
-            **dict.fromkeys(_SENT, lambda action: self._send(_SENT[type(action)]())),
+            actions.SendMessage: lambda action: self._send(action.message),
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
             actions.ReapRunner: lambda action: runners.reap(action.id),
@@ -333,11 +313,6 @@ class _Worker:
         call = self._database.fetch(action, task, self._runners.answer)
         self._database.start(action.connection, call)
 
-    def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
-        options = self._state.options
-        every_s = options.poll_max_s if options.is_polling else options.notify_fallback_s
-        self._send(FallingAsleep(every_s, action.next_due_at))
-
     def _prepare_to_leave(self, action: actions.Leave) -> None:
         self._leave = action
         if action.failure is not None:
@@ -356,29 +331,17 @@ class _Worker:
 
     def _on_message(self) -> None:
         for message in self._channel.receive():
-            if isinstance(message, Wake):
-                self._mailbox.put(events.WokenUp(is_general=message.slug is None))
-            elif isinstance(message, ConnectionGranted):
-                self._mailbox.put(events.SecondConnectionGranted())
-            elif isinstance(message, WorkerStanding):
+            if isinstance(message, WorkerStanding):
                 self._mailbox.put(self._database.standing_read(message))
-            elif isinstance(message, MakeRoom):
-                self._mailbox.put(events.RoomAsked())
-            elif isinstance(message, HaveRoom):
-                self._mailbox.put(events.RoomMade())
-            elif isinstance(message, SleepIfIdle):
-                self._mailbox.put(events.SleepAsked())
             elif isinstance(message, Follow):
                 self._output.follow(message.run_id)
-            elif isinstance(message, Drain):
+            elif isinstance(message, Message) and type(message) in HANDLERS:
+                self._mailbox.put(message)
+            if isinstance(message, Drain | QuickStop):
                 self._session.stop()
-                self._mailbox.put(events.DrainAsked(message.within_s))
-                if self._next_heartbeat:  # what the drain waits for is told at once
-                    self._next_heartbeat.cancel()
-                    self._send_heartbeat()
-            elif isinstance(message, QuickStop):
-                self._session.stop()
-                self._mailbox.put(events.StopAsked())
+            if isinstance(message, Drain) and self._next_heartbeat:
+                self._next_heartbeat.cancel()  # what the drain waits for is told at once
+                self._send_heartbeat()
         if self._channel.at_end:
             _end_as_orphan()
 

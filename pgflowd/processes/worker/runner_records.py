@@ -19,9 +19,10 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 from pgflowd.core.logrecord import LogRecord
 from pgflowd.core.output_stream import STREAMS, FollowedRuns, Hide, KeptOutput, LineBudget, Pace
@@ -46,7 +47,6 @@ TAIL = 32 * 1024
 
 _STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
 _STACK_GOES_ON = re.compile(r"  File |  \.\.\.|  <|Extension modules: |Stack \(|$")
-_devnull: list[int] = []
 
 
 class Output:
@@ -81,10 +81,6 @@ class Output:
         self._budget.refill()
         self.unseen, self._tail, self.late = 0, b"", b""
 
-    def read(self) -> bool:
-        """Take a piece of what came; return False at the end of the pipe."""
-        return self._take() is not None
-
     @property
     def is_flood(self) -> bool:
         """Whether what comes is too much for the log, and may come in large pieces."""
@@ -101,7 +97,7 @@ class Output:
         """Read what has come until now, and log the last line."""
         if has_more and self.number >= 0:
             for _ in range(MAX_PASSES):
-                if not self._take():
+                if not self.take():
                     break
         if self._line:
             self._log_line(self._line)
@@ -117,8 +113,8 @@ class Output:
             os.close(self.number)
             self.number = -1
 
-    def _take(self) -> int | None:
-        """Return how many bytes came; 0: none now; None: the end."""
+    def take(self) -> int | None:
+        """Take a piece of what came; return how many bytes; 0: none now; None: the end."""
         try:
             if self._budget.is_spent and not self.keeps_stack:
                 if not self._keeps:
@@ -185,37 +181,28 @@ def _waiting(number: int) -> int:
     return int.from_bytes(fcntl.ioctl(number, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+@cache
 def _null() -> int:
-    if not _devnull:
-        _devnull.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
-    return _devnull[0]
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 KEPT_BYTES = 65_536  # of each task, its last lines: what people read of a failure
 NOTE_EXTRA = 100  # bytes that a record costs besides its text
 
 
-class LogOfRunners(NamedTuple):
-    """Where the output of all runners goes."""
-
-    write: Callable[..., None]  # (level, event, **fields)
-    room: Callable[[], int]  # how many lines it takes now
-    hide: Hide
-
-
 class RunnerRecords:
     """The pipes of a runner, its records, and the tasks that they belong to."""
 
-    def __init__(self, log: LogOfRunners, settings: WorkerSettings) -> None:
-        self._log, self._hide, self._room = log.write, log.hide, log.room
+    def __init__(self, stream: OutputStream, settings: WorkerSettings) -> None:
+        self._log, self._hide, self._room = stream.write, stream.hide, stream.room
         self._mode = settings.handler_output
         self._keeps = KEPT_BYTES if settings.keep_output != "off" else 0
-        self._kept: dict[int, KeptOutput] = {}  # by token, of tasks that have printed something
+        self.kept: dict[int, KeptOutput] = {}  # by token, of tasks that have printed something
         self._begun: dict[int, float] = {}  # when, by token
         self._tasks: dict[int, Task] = {}  # by token
         self._is_shared = False  # so only a token tells whose a record is
         self._budgets: dict[int, LineBudget] = {}  # of tasks that share the runner, by token
-        self._budget = LineBudget(log.room)  # of the pipes
+        self._budget = LineBudget(stream.room)  # of the pipes
         self._pipes = select.poll()
         self._out = self._err = Output(None, self._budget)
 
@@ -261,17 +248,12 @@ class RunnerRecords:
         self._tasks.pop(task.token, None)
         self._begun.pop(task.token, None)
         if self._err.keeps_stack:  # its runner was asked to end, and perhaps that counts
-            return self._kept.get(task.token)
-        return self._kept.pop(task.token, None)
+            return self.kept.get(task.token)
+        return self.kept.pop(task.token, None)
 
     def end(self) -> None:
         """The runner has ended: read the rest."""
         self._log_unseen(self._task_of(), self._finish() + self._budget.unseen)
-
-    @property
-    def kept(self) -> Mapping[int, KeptOutput]:
-        """What is kept of the tasks that ended with the runner, by their tokens."""
-        return self._kept
 
     def _finish(self) -> int:
         """Read the pipes to the end, so that each line belongs to its task; return how many bytes
@@ -300,9 +282,9 @@ class RunnerRecords:
             self._output_of(task).add(since_s, source, text)
 
     def _output_of(self, task: Task) -> KeptOutput:
-        if task.token not in self._kept:
-            self._kept[task.token] = KeptOutput(self._keeps, self._hide)
-        return self._kept[task.token]
+        if task.token not in self.kept:
+            self.kept[task.token] = KeptOutput(self._keeps, self._hide)
+        return self.kept[task.token]
 
     def note(self, head: dict[str, Any]) -> None:
         """Log what a handler logged, or between tasks a thread, as long as the megabyte lasts."""
@@ -344,7 +326,7 @@ class RunnerRecords:
         return next(iter(self._tasks.values()), None)
 
     def _on_output(self, loop: asyncio.AbstractEventLoop, output: Output) -> None:
-        if not output.read():
+        if output.take() is None:
             self._close_output(loop, output)
         elif output.is_flood:
             loop.remove_reader(output.number)
@@ -375,46 +357,51 @@ class RunnerRecords:
         return log
 
 
-# What the handlers of followed runs print and log, on its way to the followers.
-#
-# All that runners write passes here on its way to the log. While no run is followed that costs one
-# test of an empty dictionary. Lines go to the followers as side calls (`core.worker.connections`),
-# a few at once; lines that find no room are dropped and counted, so neither handlers nor reports
-# ever wait. Secrets are hidden as in the log.
-
-# Writes what handlers print and log to the log, no faster than a worker can besides its work.
+# What handlers print and log, on its way to the log, and to the followers of their runs.
 #
 # A line becomes a record of some hundred bytes, which costs 20 to 40 µs of the loop that also
 # renews leases. So lines beyond the pace wait for their turn, a few at a time. While too many wait,
 # further ones are not read as lines, but counted (`room`).
+#
+# While no run is followed that costs one test of an empty dictionary. Lines go to the followers as
+# side calls (`core.worker.connections`), a few at once; lines that find no room are dropped and
+# counted, so neither handlers nor reports ever wait. Secrets are hidden as in the log.
 AT_ONCE = 1000
 PER_S = 2000  # a twentieth of a core
 TURN_S = 0.025  # between two turns of lines that wait
 MAX_WAITING = 10_000  # of all tasks: as many as one may log
+BATCHING_S = 0.02  # a line waits for others
 
 
-class WaitingLines:
-    """The lines of a worker's tasks on their way to its log."""
+class OutputStream:
+    """Where the output of all runners goes: the lines that wait for the log or for followers."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, emit: Callable[[events.WorkerEvent], None]) -> None:
+        self._log, self._emit = log, emit
+        self.hide: Hide = log.without_secrets
+        self.followed = FollowedRuns()
         self._pace = Pace(AT_ONCE, PER_S)
         self._waiting: deque[tuple[str, str, dict[str, Any]]] = deque()
         self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, run_id: str) -> None:
+        self.followed.follow(run_id, time.monotonic())
 
     def room(self) -> int:
-        """How many more may wait."""
+        """How many lines the log takes now."""
         return MAX_WAITING - len(self._waiting)
 
-    def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write a line now, or soon."""
-        if not self._log.is_wanted(level):
-            return
-        if not self._waiting and self._pace.may_pass(time.monotonic()):
-            self._log.write(level, event, **fields)
-        else:
-            self._waiting.append((level, event, fields))
-            self._plan()
+    def write(self, level: str, event: str, **fields: Any) -> None:
+        """Write a record to the log, now or soon, and keep it for followers of its run."""
+        if self._log.is_wanted(level):
+            if not self._waiting and self._pace.may_pass(time.monotonic()):
+                self._log.write(level, event, **fields)
+            else:
+                self._waiting.append((level, event, fields))
+                self._plan()
+        if self.followed:
+            self._keep(level, event, fields)
 
     def _plan(self) -> None:
         if not self._is_due:
@@ -429,78 +416,30 @@ class WaitingLines:
         if self._waiting:
             self._plan()
 
-    def write_all(self) -> None:
+    def end(self) -> None:
         """The worker ends: write what waits."""
         for level, event, fields in self._waiting:
             self._log.write(level, event, **fields)
         self._waiting.clear()
 
-
-BATCHING_S = 0.02  # a line waits for others
-
-_OUTPUT_EVENTS = {"task.output", "task.log"}
-
-
-class OutputStream:
-    """The followed runs, and the lines that wait to be published."""
-
-    def __init__(self, log: Log, emit: Callable[[events.WorkerEvent], None]) -> None:
-        self._log, self._emit = log, emit
-        self._followed = FollowedRuns()
-        self._lines = WaitingLines(log)
-        self._timer: asyncio.TimerHandle | None = None
-
-    def follow(self, run_id: str) -> None:
-        self._followed.follow(run_id, time.monotonic())
-
-    def write(self, level: str, event: str, **fields: Any) -> None:
-        """Write a record to the log, and keep it for followers of its run."""
-        if event not in _OUTPUT_EVENTS:
-            self._log.write(level, event, **fields)
-            return
-        self._lines.write(level, event, fields)
-        if self._followed:
-            self._keep(level, event, fields)
-
-    def room(self) -> int:
-        """How many lines the log takes now."""
-        return self._lines.room()
-
-    def end(self) -> None:
-        """The worker ends: write what waits."""
-        self._lines.write_all()
-
     def pass_on(self, event: events.WorkerEvent) -> None:
         """Pass on an event of a runner; a task's output is published before its report."""
         if self._timer is not None and isinstance(event, events.Done | events.RunnerEnded):
-            self._request_publishing()
+            self.request_publishing()
         self._emit(event)
-
-    def take(self) -> list[tuple[str, str]]:
-        """What to send now, runs and payloads."""
-        return self._followed.take()
-
-    def on_published(self) -> None:
-        """Go on with what has come meanwhile."""
-        if self._followed.is_waiting:
-            self._request_publishing()
-
-    def on_refused(self) -> None:
-        """The server refuses it; followers will ask again."""
-        self._followed.forget()
 
     def _keep(self, level: str, event: str, fields: dict[str, Any]) -> None:
         run_id = str(fields.get("run"))
-        if not self._followed.wants(run_id, time.monotonic()):
+        if not self.followed.wants(run_id, time.monotonic()):
             return
         if level == "debug" and not self._log.is_wanted(level):
             return
-        if self._followed.is_full:
-            self._followed.drop(run_id, {"time": LogRecord(event, level, time.time()).time})
+        if self.followed.is_full:
+            self.followed.drop(run_id, {"time": LogRecord(event, level, time.time()).time})
             return
         record = self._log.record(level, event, **fields)
         kept = record.fields
-        self._followed.keep(
+        self.followed.keep(
             run_id,
             {
                 "step_slug": kept.get("step"),
@@ -514,9 +453,9 @@ class OutputStream:
         )
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(BATCHING_S, self._request_publishing)
+            self._timer = loop.call_later(BATCHING_S, self.request_publishing)
 
-    def _request_publishing(self) -> None:
+    def request_publishing(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

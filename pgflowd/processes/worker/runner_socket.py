@@ -12,11 +12,10 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
-from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events, runner_ends
@@ -32,7 +31,7 @@ from pgflowd.core.worker.runner_result import (
 from pgflowd.core.worker.task import Task
 from pgflowd.host.channel import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
-from pgflowd.processes.worker.runner_records import MAX_PASSES, LogOfRunners, RunnerRecords
+from pgflowd.processes.worker.runner_records import MAX_PASSES, OutputStream, RunnerRecords
 from pgflowd.processes.zygote.main import Zygote
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -53,9 +52,8 @@ class RunnerSocket:
     def __init__(
         self,
         id: int,
-        emit: Callable[[events.WorkerEvent], None],
         on_end: Callable[[int], None],
-        log: LogOfRunners,
+        stream: OutputStream,
         settings: WorkerSettings,
     ) -> None:
         self.id = id
@@ -65,7 +63,7 @@ class RunnerSocket:
         self.has_left = False  # its last task left something behind
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
-        self._emit, self._on_end, self._log = emit, on_end, log.write
+        self._emit, self._on_end = stream.pass_on, on_end
         self._may_share = settings.tasks_per_runner > 1
         self._pidfd = -1
         self.tasks: dict[int, Task] = {}  # by token
@@ -83,7 +81,7 @@ class RunnerSocket:
         self._is_task_last = False  # nothing was sent after the task
         self._announced: set[int] = set()  # tokens of large results that wait, or are being read
         self._socket: socket.socket
-        self._records = RunnerRecords(log, settings)
+        self._records = RunnerRecords(stream, settings)
 
     def open(self) -> list[int]:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr, and a memory
@@ -169,7 +167,7 @@ class RunnerSocket:
 
     def terminate(self) -> None:
         self._records.keep_stack()
-        self._executed = self.executing
+        self._executed = self._executed or self._step()[0]
         self._is_terminated = True
         if self.pid is not None and not self.has_ended:
             with contextlib.suppress(OSError):
@@ -186,31 +184,19 @@ class RunnerSocket:
         self.was_retired = True
         self._close_socket()
 
-    @property
-    def stack(self) -> str:
-        return self._records.stack
-
-    @property
-    def stacks(self) -> dict[int, str]:
-        """Where the tasks were that share it and were asked to end."""
-        return self._stacks
-
-    @property
-    def printed(self) -> Mapping[int, KeptOutput]:
-        """What is kept of the output of its tasks, by their tokens."""
-        return self._records.kept
-
-    @property
-    def executing(self) -> int:
-        """The token of the task whose step it executes, or did when it was to end; or 0."""
-        return self._executed or self._step()[0]
-
     def _step(self) -> tuple[int, int]:
         """Whose step it executes, and the number of the step."""
         if self._memory < 0:
             return 0, 0
         token, number = STEP.unpack(os.pread(self._memory, STEP.size, 0))
         return token, number
+
+    def reaped(self, status: int, cpu_s: float, peak_kb: int) -> events.Reaped:
+        """Give back all descriptors; return what is known of its end."""
+        executing = self._executed or self._step()[0]  # or did when it was to end
+        of_tasks = (self._records.stack, executing, self._stacks, self._records.kept)
+        self.close()
+        return events.Reaped(self.id, status, cpu_s, peak_kb, *of_tasks)
 
     def close(self) -> None:
         """Give back all descriptors."""
@@ -384,13 +370,12 @@ class RunnerProcesses:
         self,
         zygote: Zygote,
         settings: WorkerSettings,
-        emit: Callable[[events.WorkerEvent], None],
-        log: LogOfRunners,
+        stream: OutputStream,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.zygote = zygote
         self._settings = settings
-        self._emit, self._log = emit, log
+        self._emit, self._stream = stream.pass_on, stream
         self._loop = loop
         self._sockets: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
@@ -403,7 +388,7 @@ class RunnerProcesses:
         return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._settings)
+        runner = RunnerSocket(id, self._sweep, self._stream, self._settings)
         try:
             ends = runner.open()
         except OSError as error:
@@ -472,12 +457,8 @@ class RunnerProcesses:
 
     def _reaped(self, pid: int, status: int, cpu_s: float = 0.0, peak_kb: int = 0) -> None:
         id = self._reaping.pop(pid, None)
-        if id is None:
-            return
-        runner = self._sockets.pop(id)
-        of_tasks = (runner.stack, runner.executing, runner.stacks, runner.printed)
-        runner.close()
-        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks))
+        if id is not None:
+            self._emit(self._sockets.pop(id).reaped(status, cpu_s, peak_kb))
 
     def _sweep(self, id: int) -> None:
         """Kill what a runner that has ended left behind; then report its end."""

@@ -85,19 +85,6 @@ class LoadedFlow:
     originals: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what undo steps take
     lifespan: str | None = None  # the name of its function
 
-    @property
-    def steps(self) -> frozenset[str]:
-        return frozenset(step["slug"] for step in self.shape["steps"])
-
-    @property
-    def roots(self) -> frozenset[str]:
-        return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
-
-    @property
-    def has_conditions(self) -> bool:
-        steps = self.shape["steps"]
-        return any(step[each.json_name]["defined"] for step in steps for each in PATTERNS)
-
 
 class Registration(NamedTuple):
     """What the database has of flow and queue, and the connection to it."""
@@ -240,7 +227,7 @@ class RegistrationSession:
         title: str,
     ) -> None:
         self._settings, self._log = settings, log
-        self._served, self._loaded, self._worker_id = served, loaded, worker_id
+        self._served, self.loaded, self._worker_id = served, loaded, worker_id
         self._title = title  # of the process, and so of its connections
         self.warnings: tuple[Problem, ...] = ()
         self.followed: Sequence[str] = ()  # runs whose followers were there before this worker
@@ -262,7 +249,7 @@ class RegistrationSession:
         while True:
             try:
                 registration = await self._unless_stopped(self._try(helper, connections))
-                self.warnings = (*self._loaded.warnings, *registration.warnings)
+                self.warnings = (*self.loaded.warnings, *registration.warnings)
                 self.followed = registration.followed
                 if registration.version:
                     self._serve_version(*registration.version)
@@ -292,8 +279,8 @@ class RegistrationSession:
 
     def _serve_version(self, shape: Shape, version: int) -> None:
         """Let runners execute the steps of a version that is not as the code has them."""
-        loaded = self._loaded
-        self._loaded = replace(
+        loaded = self.loaded
+        self.loaded = replace(
             loaded,
             shape=shape,
             with_run=with_run(shape, loaded.handlers, version),
@@ -303,21 +290,11 @@ class RegistrationSession:
         request = {"do": "serve_version", "shape": shape, "version": version}
         loaded.zygote.socket.send_long(request)
 
-    @property
-    def with_run(self) -> frozenset[str]:
-        """The later steps whose handlers take the run's input."""
-        return self._loaded.with_run
-
-    @property
-    def originals(self) -> Mapping[str, Sequence[str]]:
-        """Of undo steps, which parts of the tasks that they undo their handlers take."""
-        return self._loaded.originals
-
     async def _try(
         self, helper: ThreadPoolExecutor, connections: DatabaseConnections
     ) -> Registration:
         loop = asyncio.get_running_loop()
-        arguments = (self._served, self._loaded, self._worker_id, self._title)
+        arguments = (self._served, self.loaded, self._worker_id, self._title)
         async with asyncio.timeout(self._limit_s):
             registration = await loop.run_in_executor(helper, register, self._settings, *arguments)
             await connections.adopt(registration.connection)
@@ -336,17 +313,18 @@ class RegistrationSession:
 
     def _options(self, has_notifications: bool) -> WorkerOptions:
         worker, database = self._settings.worker_for(self._served.name), self._settings.database
+        steps = self.loaded.shape["steps"]
         return WorkerOptions(
             **vars(worker),
             database=database,
             is_polling=worker.signal_strategy == "polling" or not has_notifications,
-            shared_steps=self._loaded.async_steps if worker.tasks_per_runner > 1 else frozenset(),
+            shared_steps=self.loaded.async_steps if worker.tasks_per_runner > 1 else frozenset(),
             call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
-            steps=self._loaded.steps,
-            roots=self._loaded.roots,
-            has_conditions=self._loaded.has_conditions,
+            steps=frozenset(each["slug"] for each in steps),
+            roots=frozenset(each["slug"] for each in steps if not each["dependencies"]),
+            has_conditions=any(each[p.json_name]["defined"] for each in steps for p in PATTERNS),
             may_log_payloads=self._settings.logging.payloads,
             is_debug=self._settings.logging.level == "debug",
-            lifespan=self._loaded.lifespan,
+            lifespan=self.loaded.lifespan,
             start_timeout_s=self._settings.supervisor.start_timeout_s,
         )
