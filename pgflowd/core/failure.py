@@ -25,6 +25,7 @@ from pgflowd.errors import PgflowdError
 
 MAX_TYPE_CHARS = 200  # far above any class name
 MAX_MESSAGE_CHARS = 4000  # enough for people, and small in the tables and the log
+MAX_TRACEBACK_CHARS = 16_000
 # another attempt of the same code ends in the same way
 FINAL_CODES = {"E403", "E405", "E417", "E426", "E427"}
 MAX_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int

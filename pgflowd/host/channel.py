@@ -195,12 +195,18 @@ class Frames:
         if head_size > MAX_HEAD:
             raise BadFrame(f"a head of {head_size} bytes")
         if body_size > self._max_body:
-            text = f"a body of {body_size} bytes, more than the {self._max_body} allowed"
-            raise BadFrame(text, is_too_large=True)
+            why = f"a body of {body_size} bytes, more than the {self._max_body} allowed"
+            raise BadFrame(why, is_too_large=True)
         end = start + head_size + body_size
         if len(data) < end:
             return None
-        head = _object(data[start : start + head_size])
+        text = bytes(data[start : start + head_size])
+        try:
+            head = loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadFrame(f"the head is not valid JSON: {text[:60]!r}") from error
+        if not isinstance(head, dict):
+            raise BadFrame(f"the head is not an object: {text[:60]!r}")
         if isinstance(data, bytes):
             body = data[start + head_size : end]
         else:
@@ -209,13 +215,3 @@ class Frames:
         if body_size > PIECE and self.is_empty:  # or it would be kept until the next piece
             self._data, self._at = b"", 0
         return Frame(head, body)
-
-
-def _object(text: bytes | bytearray) -> dict[str, Any]:
-    try:
-        head = loads(bytes(text))
-    except (ValueError, RecursionError) as error:
-        raise BadFrame(f"the head is not valid JSON: {text[:60]!r}") from error
-    if not isinstance(head, dict):
-        raise BadFrame(f"the head is not an object: {text[:60]!r}")
-    return head

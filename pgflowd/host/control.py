@@ -374,7 +374,9 @@ def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> d
         daemon_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         daemon_socket.connect(str(path))  # with a timeout of Python's it would not wait for room
         daemon_socket.settimeout(timeout_s)
-        if not _is_believed(daemon_socket, path):
+        # our own user or root listens; root also asks whoever has the directory
+        is_root_s = os.geteuid() == 0 and _peer(daemon_socket) == path.parent.stat().st_uid
+        if not (_is_ours(daemon_socket) or is_root_s):
             raise PermissionError(f"another user listens at {path}")
         daemon_socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
         data = bytearray()
@@ -389,14 +391,8 @@ def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> d
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Whether the client is our own user or root."""
+    """Whether the other end is our own user or root."""
     return _peer(connection) in {0, os.geteuid()}
-
-
-def _is_believed(connection: socket.socket, path: Path) -> bool:
-    """Whether our own user or root listens; root also asks whoever has the directory."""
-    own = os.geteuid()
-    return _is_ours(connection) or (own == 0 and _peer(connection) == path.parent.stat().st_uid)
 
 
 def _peer(connection: socket.socket) -> int:

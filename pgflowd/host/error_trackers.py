@@ -12,8 +12,9 @@ import _thread
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from pgflowd.core.context import Context
 from pgflowd.core.statuses import Outcome
 
 FLUSH_S = 2.0  # so long a runner waits for the SDK
@@ -23,20 +24,6 @@ SDK_THREADS = ("sentry", "Otel")  # the names of their threads begin so
 def is_of_sdk(thread: str) -> bool:
     """Whether a thread of this name belongs to an SDK that starts it again after a fork."""
     return thread.startswith(SDK_THREADS)
-
-
-class TrackedAttempt(Protocol):
-    """What names an attempt."""
-
-    run_id: str
-    flow_slug: str
-    step_slug: str
-    task_index: int
-    attempt: int
-    max_attempts: int
-
-    @property
-    def traceparent(self) -> str | None: ...
 
 
 class ErrorTracker:
@@ -59,7 +46,7 @@ class ErrorTracker:
         return None
 
     @contextlib.contextmanager
-    def scope(self, attempt: TrackedAttempt) -> Iterator[None]:
+    def scope(self, attempt: Context) -> Iterator[None]:
         """The scope of an attempt."""
         sdk = self._sdk
         if sdk is None:
@@ -74,9 +61,7 @@ class ErrorTracker:
                 scope.set_tag("pgflow.trace", attempt.traceparent.split("-")[1])
             yield
 
-    def capture(
-        self, error: BaseException, attempt: TrackedAttempt, head: Mapping[str, Any]
-    ) -> None:
+    def capture(self, error: BaseException, attempt: Context, head: Mapping[str, Any]) -> None:
         """Tell of an exception, within the scope of its attempt; `head` is its outcome."""
         sdk = self._sdk
         if sdk is None or head["outcome"] != Outcome.FAILED:

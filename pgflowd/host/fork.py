@@ -27,7 +27,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import multiprocess  # type: ignore[import-untyped]
@@ -225,7 +224,7 @@ class SignalPipe:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._wanted = tuple(wanted)
         for number in self._wanted:
-            signal.signal(number, _nothing)
+            signal.signal(number, lambda number, frame: None)  # the number is in the pipe
 
     def fileno(self) -> int:
         return self._read
@@ -254,7 +253,3 @@ def stacks() -> dict[str, str]:
         names.get(ident, str(ident)): "".join(traceback.format_stack(frame))
         for ident, frame in sys._current_frames().items()
     }
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the number is in the pipe."""

@@ -30,7 +30,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
 
@@ -38,6 +38,8 @@ MAX_TREE_PASSES = 100  # one that grows on is killed as far as it is known
 MAX_SESSION_PASSES = 20  # likewise; each pass reads all of /proc
 _HAS_CHILDREN_FILE = Path("/proc/thread-self/children").exists()
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class ProcessStat:
     group: int
     session: int
     started_ticks: int  # since boot
+    ticks: int  # of processor time
+    ticks_of_children: int  # that have ended
+    resident_bytes: int
 
     @property
     def is_zombie(self) -> bool:
@@ -65,14 +70,21 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     head, _, tail = text.rpartition(")")  # the name may hold anything, even ')'
     words = tail.split()
-    numbers = int(words[1]), int(words[2]), int(words[3]), int(words[19])
+    parent, group, session, user, system, user_of_children, system_of_children, started, pages = (
+        int(words[at]) for at in (1, 2, 3, 11, 12, 13, 14, 19, 21)
+    )
+    ticks, ticks_of_children = user + system, user_of_children + system_of_children
+    numbers = (parent, group, session, started, ticks, ticks_of_children, pages * _PAGE)
     return ProcessStat(pid, head.partition("(")[2], words[0], *numbers)
 
 
 def all_processes() -> Iterator[ProcessStat]:
+    yield from (stat for stat in map(read_stat, _pids()) if stat is not None)
+
+
+def _pids() -> list[int]:
     with os.scandir("/proc") as entries:
-        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
-    yield from (stat for stat in map(read_stat, pids) if stat is not None)
+        return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
 def in_session(session: int) -> list[ProcessStat]:
@@ -267,21 +279,6 @@ def _boot_id() -> str:
         return ""
 
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class UsedByProcess(NamedTuple):
-    """What a process uses: its own processor time, that of its ended children, and memory."""
-
-    pid: int
-    session: int
-    started_ticks: int
-    ticks: int
-    ticks_of_children: int
-    resident_bytes: int
-
-
 class ProcessUse:
     """What was seen of each process, so that no sum falls when a child is replaced."""
 
@@ -320,26 +317,11 @@ class ProcessUse:
         return {"process_cpu_seconds": seconds, "process_resident_bytes": resident}
 
 
-def _used_by(names: Container[int], sessions: Container[int]) -> Iterator[UsedByProcess]:
+def _used_by(names: Container[int], sessions: Container[int]) -> Iterator[ProcessStat]:
     """Processes by their ids or sessions, parents first: one that ends meanwhile is missed rather
     than counted twice. Of the others, which may be many, only the session is asked for."""
-    with os.scandir("/proc") as entries:
-        pids = sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
-    for pid in pids:
-        try:
-            if pid not in names and os.getsid(pid) not in sessions:
-                continue
-            with open(f"/proc/{pid}/stat", "rb", 0) as file:  # noqa: PTH123  there may be many
-                text = file.read()
-        except OSError:
-            continue
-        words = text.rpartition(b")")[2].split()  # the name may hold anything, even ')'
-        user, system, user_of_children, system_of_children = map(int, words[11:15])
-        yield UsedByProcess(
-            pid,
-            int(words[3]),
-            int(words[19]),
-            user + system,
-            user_of_children + system_of_children,
-            int(words[21]) * _PAGE,
-        )
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            is_one = pid in names or os.getsid(pid) in sessions
+            if is_one and (seen := read_stat(pid)):
+                yield seen

@@ -208,29 +208,26 @@ def examine_units(
     files: Sequence[UnitFile], settings: Settings, *, for_user: bool
 ) -> Iterator[Finding]:
     """Compare the installed units with those of this pgflowd, and with the config."""
-    for check, found in _examined(files, settings, for_user):
-        yield replace(found, section=Section.SYSTEMD, check=check)
 
+    def of(check: str, found: Finding) -> Finding:
+        return replace(found, section=Section.SYSTEMD, check=check)
 
-def _examined(
-    files: Sequence[UnitFile], settings: Settings, for_user: bool
-) -> Iterator[tuple[str, Finding]]:
     version = systemd_version()
     if version is None:
-        yield "systemd", error("systemctl is not installed")
+        yield of("systemd", error("systemctl is not installed"))
         return
     note = "" if RUNNING.exists() else ", not running on this machine"
-    yield "systemd", ok(f"version {version}{note}")
+    yield of("systemd", ok(f"version {version}{note}"))
     for suffix in (".service", ".conf"):
         for file in files:
             if file.path.suffix == suffix:
-                yield "unit", _compared(file, for_user)
+                yield of("unit", _compared(file, for_user))
     if not for_user:
         is_there = user_exists("pgflowd")
         missing = error("there is no user pgflowd", f"{USERADD} pgflowd")
-        yield "user", ok("pgflowd exists") if is_there else missing
-        yield "program", _reachable(program())
-    yield "times", _times(settings, files[0])
+        yield of("user", ok("pgflowd exists") if is_there else missing)
+        yield of("program", _reachable(program()))
+    yield of("times", _times(settings, files[0]))
 
 
 def _compared(file: UnitFile, for_user: bool) -> Finding:

@@ -67,9 +67,7 @@ def test_two_children_with_one_id_are_refused():
 
 
 @covers("rule 1")
-def test_an_unknown_strategy_and_another_kind_are_refused():
-    with pytest.raises(ValueError, match="no strategy"):
-        Policy(strategy="one_for_all")
+def test_another_kind_is_refused():
     with pytest.raises(ValueError, match="no discovery belongs to the tree"):
         ChildSpec(DISCOVERY)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pgflowd.core.worker import failure_text
+from pgflowd.core.failure import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.events import Reaped
+from pgflowd.core.worker.runner_ends import failure_of
+from pgflowd.core.worker.state import EndCause
 from pgflowd.core.worker.task import Task
 
 TASK = Task("run", "summary", 0, 7, 1, 3, 5.0, b"{}", None)
@@ -20,7 +22,7 @@ Current thread 0x00007f2 (most recent call first):
 
 
 def test_e401_a_timeout_has_the_line_of_the_handler():
-    report = failure_text.timed_out(TASK, Reaped(1, 9, 1.0, 2048, STACK))
+    report = failure_of(TASK, EndCause.TIMEOUT, Reaped(1, 9, 1.0, 2048, STACK))
 
     assert report.outcome == "timed_out"
     text = "timed out after 5 s; it was at /opt/app/flows/analyze.py:31 in summary"
@@ -40,18 +42,19 @@ def test_e401_a_timeout_has_the_line_of_the_handler():
     ],
 )
 def test_e402_a_crash_has_its_signal_and_memory(status, peak_kb, text):
-    report = failure_text.crashed(TASK, Reaped(1, status, 0.0, peak_kb))
+    report = failure_of(TASK, None, Reaped(1, status, 0.0, peak_kb))
 
     assert report.error_message == f"the runner crashed: {text}"
 
 
 def test_e403_e404_garbage_and_too_much_output_are_distinguished():
-    assert failure_text.bad_frame(TASK, "E404", "too large", Reaped(1, 9)).outcome == "failed"
-    assert failure_text.bad_frame(TASK, "E903", "noise", Reaped(1, 9)).outcome == "crashed"
+    for fault, outcome in ((("E404", "too large"), "failed"), (("E903", "noise"), "crashed")):
+        report = failure_of(TASK, EndCause.BAD_FRAME, Reaped(1, 9), bad_frame=fault)
+        assert (report.outcome, report.error_message) == (outcome, " ".join(fault))
 
 
 def test_texts_can_be_stored():
-    report = failure_text.crashed(TASK, Reaped(1, 9, stack="a\0b" * 20_000))
+    report = failure_of(TASK, None, Reaped(1, 9, stack="a\0b" * 20_000))
 
     assert "\0" not in report.traceback
-    assert len(report.traceback) == failure_text.MAX_TRACEBACK_CHARS
+    assert len(report.traceback) == MAX_TRACEBACK_CHARS

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from support.covers import covers
 
-from pgflowd.core.failure import RetryAfter, place_of, user_calls
+from pgflowd.core.failure import MAX_TRACEBACK_CHARS, RetryAfter, place_of, user_calls
 from pgflowd.core.json import encode
-from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.processes.runner.context import traceback_of
 from pgflowd.processes.runner.handler import Caller, StopFlag
 

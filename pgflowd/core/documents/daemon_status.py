@@ -33,7 +33,7 @@ from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision import places
 from pgflowd.core.supervision.kinds import SWEEPER
-from pgflowd.core.supervision.tree import ChildEntry, DaemonPhase, Tree
+from pgflowd.core.supervision.tree import STRATEGY, ChildEntry, DaemonPhase, Tree
 from pgflowd.core.sweeper import SweeperPart
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.errors import Problem
@@ -156,7 +156,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
         started_at=datetime.fromtimestamp(int(facts.started_at), UTC),
         up_s=facts.monotonic - facts.monotonic_started_at,
         supervisor={
-            "strategy": tree.policy.strategy,
+            "strategy": STRATEGY,
             "restarts": tree.budget.count(facts.monotonic),
             "max_restarts": tree.policy.max_restarts,
             "max_period_s": tree.policy.max_period_s,

@@ -167,8 +167,8 @@ class DaemonPhase(Enum):
 
 GROUP = TREE_KINDS.index(WORKER)
 LAST = len(TREE_KINDS) - 1
+STRATEGY = "rest_for_one"
 OBSERVERS = -1  # their position: they start before all others, and stop after them
-STRATEGIES = ("rest_for_one",)
 
 
 @dataclass(frozen=True)
@@ -207,11 +207,6 @@ class Policy(SupervisorSettings):
 
     startup_wait_s: float = 300.0
     max_connections: int = 0  # 0: by what the server has left
-    strategy: str = "rest_for_one"
-
-    def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"there is no strategy {self.strategy!r}")
 
 
 @dataclass(frozen=True)

@@ -269,7 +269,7 @@ class WorkerTransition:
         if value := connections.progress.get(token):
             report.progress = value
             connections.progress = connections.progress.without(token)
-        if not (report.outcome.is_failure or self.state.options.keeps_all_output):
+        if not (report.outcome.is_failure or self.state.options.keep_output == "all"):
             report.printed = None
 
     def release(self, task: Task, reason: str, delay_s: float = 0.0) -> None:

@@ -9,14 +9,22 @@ the handler returns all the same goes along with the report, for an undo.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.failure import (
+    MAX_MESSAGE_CHARS,
+    MAX_TRACEBACK_CHARS,
+    clean,
+    place_of,
+    without_the_runner,
+)
 from pgflowd.core.messages import HaveRoom
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
+from pgflowd.core.worker import actions, events, run_log, sharing
 from pgflowd.core.worker.actions import WorkerTransition
 from pgflowd.core.worker.events import RunnerEvent
 from pgflowd.core.worker.state import (
@@ -340,24 +348,83 @@ def report_of_end(
         text = "another worker has the task now; its runner was killed"
         run_log.dropped(transition, assigned.given_back(text), text)
         return None
+    because = ""
+    if cause is EndCause.BLOCKED:
+        because = f"{sharing.limit_s(transition.state.options):g} s"
+    elif zygote_end := transition.state.runners.zygote_end:
+        because = f"its zygote ended ({zygote_end}), and it with it"
+    report = failure_of(task, cause, end, because, runner.bad_frame)
+    report.took_s = round(transition.now - assigned.sent_at, 6)
+    report.may_be_recorded = assigned.is_committing
+    report.output, report.printed = assigned.output, end.printed.get(task.token)
+    if assigned.returned:
+        report.printed = assigned.returned.printed
+    return report
+
+
+# What a person reads of a task whose runner was killed or ended by itself.
+#
+# The text says where the handler was, which signal or exit code ended it, and how much memory it
+# had, as far as these are known: `timed out after 5 s; it was at flows/analyze.py:31 in summary`.
+# The stack is what `faulthandler` wrote as the runner got SIGTERM, and what the task of an async
+# handler awaited. A status is a number as `wait` returns it.
+def failure_of(
+    task: Task,
+    cause: EndCause | None,
+    end: events.Reaped,
+    because: str = "",
+    bad_frame: tuple[str, str] = ("", ""),
+) -> TaskReport:
+    """The report of a task that did not end by itself. `because`: how long it has blocked its
+    runner, or why that ended if its status does not say so."""
+    place, outcome, stack = place_of(end.stack), Outcome.FAILED, end.stack
+    code, number = exit_of(end.status)
     if cause is EndCause.TIMEOUT:
-        report = failure_text.timed_out(task, end)
+        outcome, error_type = Outcome.TIMED_OUT, "Timeout"
+        text = f"timed out after {task.timeout_s:g} s"
     elif cause is EndCause.BLOCKED:
-        limit_s = sharing.limit_s(transition.state.options)
-        report = failure_text.blocked(task, limit_s, end)
+        outcome, error_type = Outcome.TIMED_OUT, "Blocked"
+        text = f"timed out: it blocked the event loop of its runner for {because}"
     elif cause is EndCause.CANCELLED:
-        report = failure_text.cancelled(task, end)
-    elif cause is EndCause.BAD_FRAME:
-        report = failure_text.bad_frame(task, *runner.bad_frame, end)
+        error_type, text = "Cancelled", "killed, since its run or step had ended"
+    elif cause is EndCause.BAD_FRAME:  # or an output over the limit
+        outcome = Outcome.FAILED if bad_frame[0] == "E404" else Outcome.CRASHED
+        error_type, text, place, stack = "Garbage", " ".join(bad_frame), "", ""
     else:
-        zygote_end = transition.state.runners.zygote_end
-        because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
-        report = failure_text.crashed(task, end, because)
-    took_s = round(transition.now - assigned.sent_at, 6)
-    printed = assigned.returned.printed if assigned.returned else end.printed.get(task.token)
-    made = replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
-    made.output = assigned.output
-    return made
+        outcome, error_type = Outcome.CRASHED, "Crash"
+        how = because or f"it exited with code {code} before its outcome was whole"
+        if number is not None and not because:
+            hint = " (out of memory?)" if number == signal.SIGKILL else ""
+            how = f"killed by signal {number}, {signal_name(number)}{hint}"
+        mib = end.peak_kb / 1024
+        memory = f", peak {mib / 1024:.1f} GiB" if mib >= 1024 else f", peak {mib:.0f} MiB"
+        text = f"the runner crashed: {how}{memory if end.peak_kb else ''}"
+    return TaskReport(
+        task,
+        outcome,
+        error_message=clean(f"{text}; it was at {place}" if place else text, MAX_MESSAGE_CHARS),
+        error_type=error_type,
+        traceback=clean(without_the_runner(stack), MAX_TRACEBACK_CHARS) or None,
+        cpu_s=None if end.cpu_s is None else round(end.cpu_s, 6),
+        peak_kb=end.peak_kb,
+        exit_code=code,
+        exit_signal=number,
+    )
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def exit_of(status: int | None) -> tuple[int | None, int | None]:
+    """The exit code and the signal in a wait status; one of them is None, or both without it."""
+    if status is None:
+        return None, None
+    number = status & 0x7F
+    return (status >> 8 & 0xFF, None) if number == 0 else (None, number)
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

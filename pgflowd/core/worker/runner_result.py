@@ -18,6 +18,7 @@ from pgflowd.core.failure import (
     AT_MOST_S,
     MAX_DELAY_S,
     MAX_MESSAGE_CHARS,
+    MAX_TRACEBACK_CHARS,
     MAX_TYPE_CHARS,
     MIN_UNSPENT_S,
     clean,
@@ -43,7 +44,6 @@ from pgflowd.core.worker.events import (
     RunChange,
     Verdict,
 )
-from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
 

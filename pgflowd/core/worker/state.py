@@ -312,11 +312,6 @@ class WorkerOptions(WorkerSettings):
     lifespan: str | None = None  # the function that each runner executes before its first task
     start_timeout_s: float = 60.0  # for that
 
-    @property
-    def keeps_all_output(self) -> bool:
-        """Whether that of tasks that complete is kept, too."""
-        return self.keep_output == "all"
-
 
 class UnassignedTask(NamedTuple):
     """A claimed task without a runner, and since when."""

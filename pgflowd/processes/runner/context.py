@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec, arguments_for, undo_arguments
-from pgflowd.core.failure import UNSPENT, clean, failure_of
+from pgflowd.core.failure import MAX_TRACEBACK_CHARS, UNSPENT, clean, failure_of
 from pgflowd.core.json import SQL_NULL, decode, dumps, encode, loads
 from pgflowd.core.output_stream import Pace
 from pgflowd.core.progress import BURST, progress_of
@@ -40,7 +40,6 @@ from pgflowd.core.typed.codec import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait, suspension_of, swallowed
 from pgflowd.core.wishes import ChildRun, ChildStart, StartingContext
-from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.errors import (
     BadDependency,
     KeyTaken,

@@ -15,11 +15,11 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TRACEBACK_CHARS, clean
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events, runner_ends
-from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS, exit_of, signal_name
+from pgflowd.core.worker.runner_ends import exit_of, signal_name
 from pgflowd.core.worker.runner_result import (
     fault_of,
     is_token,
