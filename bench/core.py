@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.db.schema import install
+from pgflowd.db.schema import migrate
 from pgflowd.embedded import EmbeddedPostgres
 
 UPSTREAM = (
@@ -55,7 +55,7 @@ class Bench:
         if upstream:
             self._install_upstream()
         else:
-            install(self.conn)
+            migrate(self.conn)
         self.worker = uuid.uuid4()
         self.run(
             "insert into pgflow.workers (worker_id, queue_name, function_name)"

@@ -174,7 +174,7 @@ def main() -> None:
             print("\n".join(put_aside(conn, count)) + "\n")
         with server.database(schema=False) as database:
             with connect(database.dsn) as migrating:
-                schema.install(migrating)
+                schema.migrate(migrating)
             print("\n".join(used_again(database.dsn, Path(name), 50 if given.quick else 300)))
         server.close()
 

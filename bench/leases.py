@@ -38,7 +38,7 @@ from pgflowd.core.worker.reporting import MAX_REPORTS
 from pgflowd.core.worker.task import TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import execute_together
-from pgflowd.db.schema import install
+from pgflowd.db.schema import migrate
 from pgflowd.embedded import EmbeddedPostgres
 
 FORK = multiprocessing.get_context("fork")
@@ -252,7 +252,7 @@ def database(dsn: str | None) -> Iterator[str]:
         made = psycopg.conninfo.make_conninfo(dsn, dbname=name)
         try:
             with psycopg.connect(made, autocommit=True) as conn:
-                install(conn)
+                migrate(conn)
             yield made
         finally:
             admin.execute(f"drop database {name} with (force)".encode())

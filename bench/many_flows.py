@@ -99,7 +99,7 @@ def measure(flows: int, seconds: float) -> Figures:
     ):
         directory = Path(name)
         with connect(server.dsn) as migrating:
-            schema.install(migrating)
+            schema.migrate(migrating)
         config = write_project(directory, flows, server.dsn)
         command = [sys.executable, "-m", "pgflowd", "serve", "-c", str(config)]
         with (directory / "log").open("wb") as log:

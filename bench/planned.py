@@ -100,7 +100,7 @@ def main() -> None:
         print("\n".join(beside_planned(server, counts, 50 if given.quick else 300)))
         with server.database(schema=False) as database:
             with connect(database.dsn) as migrating:
-                schema.install(migrating)
+                schema.migrate(migrating)
             number = 100 if given.quick else 500
             print("\n" + "\n".join(handed_over(database.dsn, Path(name), number)))
         server.close()

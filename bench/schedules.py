@@ -101,7 +101,7 @@ def main() -> None:
         server = ScratchServer(postgres.dsn)
         with server.database(schema=False) as database:
             with connect(database.dsn) as migrating:
-                schema.install(migrating)
+                schema.migrate(migrating)
             with (
                 psycopg.connect(database.dsn, autocommit=True) as conn,
                 daemon(database.dsn, Path(name), FLOW) as process,

@@ -107,7 +107,7 @@ def main() -> None:
         EmbeddedPostgres(Path(name) / "db") as server,
     ):
         with connect(server.dsn) as migrating:
-            schema.install(migrating)
+            schema.migrate(migrating)
         config = write_flows(Path(name), args, server.dsn, port)
         command = [sys.executable, "-m", "pgflowd", "serve", "-c", str(config)]
         with (Path(name) / "log").open("wb") as log:

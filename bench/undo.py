@@ -134,7 +134,7 @@ def main() -> None:
             print("\n".join(failures(database.connect(), 30 if given.quick else 200)) + "\n")
         with server.database(schema=False) as database:
             with connect(database.dsn) as migrating:
-                schema.install(migrating)
+                schema.migrate(migrating)
             elements = min(given.elements, 1000) if given.quick else given.elements
             print("\n".join(undo_of_a_map(database.dsn, Path(name), elements)))
         server.close()

@@ -286,7 +286,7 @@ def main() -> None:
         print("\n".join(beside_waiting(server, counts, 50 if given.quick else 300)))
         with server.database(schema=False) as database:
             with connect(database.dsn) as migrating:
-                schema.install(migrating)
+                schema.migrate(migrating)
             print(
                 "\n" + "\n".join(punctuality(database.dsn, Path(name), 40 if given.quick else 200))
             )

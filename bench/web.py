@@ -240,7 +240,7 @@ def main() -> None:
         EmbeddedPostgres(Path(folder) / "db") as server,
         connect(server.dsn, limits=Limits(statement_s=0)) as conn,
     ):
-        schema.install(conn)
+        schema.migrate(conn)
         busy = Busy(conn)
         conn.execute(FILL % {"runs": options.runs})  # several statements take no parameters
         print(f"{options.runs:,} runs, Python {sys.version.split()[0]}\n")

@@ -26,8 +26,7 @@ from pgflowd.core import verbs
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.daemons import ListedDaemon
 from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.documents.history import RunEvent
-from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+from pgflowd.core.documents.run_tasks import OpenTask, RunEvent, StepTask, StepTasksPage
 from pgflowd.core.documents.runs import (
     ListedRun,
     PageKey,
@@ -39,7 +38,6 @@ from pgflowd.core.documents.runs import (
     TimelineEntry,
 )
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.run_filter import (
     RunsWanted,
@@ -52,7 +50,7 @@ from pgflowd.core.run_filter import (
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import By, Wishes, begins_at, changed, expires_at
-from pgflowd.db import operations, run_details, run_search
+from pgflowd.db import operations, run_details
 from pgflowd.db.client_connections import (
     NAME,
     ClientConnections,
@@ -68,7 +66,7 @@ from pgflowd.db.following import Follower, Glance
 from pgflowd.db.operations import Operation, as_operation, perform
 from pgflowd.db.performing import follow_sync, foreign, run_sync
 from pgflowd.db.run_details import RunEvents
-from pgflowd.db.schedules import list_schedules
+from pgflowd.db.waits import list_schedules
 from pgflowd.errors import Unreachable
 from pgflowd.host.open_telemetry import starting
 
@@ -195,12 +193,12 @@ class Client(ClientConnections[Connection]):
 
         A page may have fewer runs than `limit`, since it examines 20,000. Raises UnknownFlow.
         """
-        found = run_search.find_page(run_filter(wanted), checked_limit(limit), page_key(page))
+        found = run_details.find_page(run_filter(wanted), checked_limit(limit), page_key(page))
         return self._perform(found, conn)
 
     def count(self, *, conn: Given | None = None, **wanted: Unpack[RunsWanted]) -> RunCount:
         """Count the runs that fit, at most 1,001, of the newest 20,000. Raises UnknownFlow."""
-        return self._perform(run_search.count(run_filter(wanted)), conn)
+        return self._perform(run_details.count(run_filter(wanted)), conn)
 
     def tasks(
         self,
@@ -218,7 +216,7 @@ class Client(ClientConnections[Connection]):
         `needs`: those that wait for a worker with these. Raises UnknownFlow.
         """
         given = open_tasks_wanted(run_id, flow, status, needs)
-        found = run_search.find_open_tasks(*given, checked_limit(limit))
+        found = run_details.find_open_tasks(*given, checked_limit(limit))
         return self._perform(found, conn)
 
     def step_tasks(

@@ -97,7 +97,7 @@ def check_task_word(text: str) -> re.Match[str]:
 
 def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     """The id of the run that a word names."""
-    return db.run_search.find_run(conn, text)
+    return db.run_details.find_run(conn, text)
 
 
 def find_runs(conn: psycopg.Connection[Any], texts: Iterable[str]) -> list[UUID]:
@@ -115,12 +115,12 @@ def unknown_flow(
     conn: psycopg.Connection[Any], slug: str, otherwise: str | None = None
 ) -> UnknownFlow:
     """The error about a flow that the database does not have: the nearest slug, or otherwise."""
-    return lookup.unknown_flow(slug, db.run_search.flow_slugs(conn), otherwise)
+    return lookup.unknown_flow(slug, db.run_details.flow_slugs(conn), otherwise)
 
 
 def require_flow(conn: psycopg.Connection[Any], slug: str | None) -> None:
     """Raise UnknownFlow if a flow is named that the database does not have."""
-    if slug is not None and slug not in (known := db.run_search.flow_slugs(conn)):
+    if slug is not None and slug not in (known := db.run_details.flow_slugs(conn)):
         raise lookup.unknown_flow(slug, known)
 
 

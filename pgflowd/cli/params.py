@@ -31,7 +31,7 @@ from pgflowd.core.text import did_you_mean, short_id, task_name
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.core.documents.waits import OpenTask
+    from pgflowd.core.documents.run_tasks import OpenTask
 
     ParamType = click.ParamType[Any]
     Suggest = Callable[[psycopg.Connection[Any], Mapping[str, Any]], Iterable[Any]]
@@ -265,10 +265,10 @@ RUN = NamedWord(
     check=check_run_word,
     constants=[f"{LAST} the newest run"],
 )
-FLOW = NamedWord("flow", lambda conn, _: db.run_search.flow_slugs(conn))
+FLOW = NamedWord("flow", lambda conn, _: db.run_details.flow_slugs(conn))
 SCHEDULE = NamedWord(
     "name",
-    lambda conn, _: execute(conn, db.schedules.list_schedules()),
+    lambda conn, _: execute(conn, db.waits.list_schedules()),
     lambda each: f"{each.name} {each.when}",
 )
 DAEMON = NamedWord(

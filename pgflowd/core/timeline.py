@@ -18,8 +18,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from pgflowd.core.documents.run_tasks import PAUSED, QUARANTINED, OpenTask
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TaskProgress, TimelineEntry
-from pgflowd.core.documents.waits import PAUSED, QUARANTINED, OpenTask
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus, TaskStatus

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from pgflowd.db import doctor as doctor
     from pgflowd.db import flows as flows
     from pgflowd.db import following as following
-    from pgflowd.db import history as history
     from pgflowd.db import operations as operations
     from pgflowd.db import performing as performing
     from pgflowd.db import query as query
     from pgflowd.db import run_details as run_details
-    from pgflowd.db import run_search as run_search
     from pgflowd.db import runs as runs
-    from pgflowd.db import schedules as schedules
     from pgflowd.db import schema as schema
     from pgflowd.db import waits as waits
 

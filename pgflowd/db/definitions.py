@@ -24,7 +24,7 @@ from pgflowd.core.text import counted
 from pgflowd.core.undo import PREFIX
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, document_of, documents, execute, fetch_value, only
-from pgflowd.db.schedules import taken_names
+from pgflowd.db.waits import taken_names
 from pgflowd.errors import DatabaseError, Problem
 
 VERSIONS_CHANGED = "versions"  # on channel pgflowd

@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 
 from pgflowd.core import server_connections as server
+from pgflowd.core.documents.run_tasks import CYCLE, problem_of
 from pgflowd.core.documents.schedules import finding_of_schedules
-from pgflowd.core.documents.waits import CYCLE, problem_of
 from pgflowd.core.finding import Finding, Section, error, ok, warning
 from pgflowd.core.sweeper import growth_problem, told_retention
 from pgflowd.core.text import ago, counted, duration, short_id, size
@@ -26,8 +26,7 @@ from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
 from pgflowd.db.query import Query, database_time, execute, fetch_value
 from pgflowd.db.runs import kept
-from pgflowd.db.schedules import list_schedules
-from pgflowd.db.waits import stalled_tasks, undecided_tasks
+from pgflowd.db.waits import list_schedules, stalled_tasks, undecided_tasks
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]

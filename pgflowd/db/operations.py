@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pgflowd.core import verbs
 from pgflowd.core.definition.schedule import Schedule, given_faults
-from pgflowd.core.documents.history import RunEvent
+from pgflowd.core.documents.run_tasks import RunEvent
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.documents.schedules import Fired
 from pgflowd.core.ids import run_id_of, uuid7
@@ -30,7 +30,7 @@ from pgflowd.core.typed.codec import encode_value
 from pgflowd.core.verbs import SignalReceipt, Verb
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import NEVER, Wishes, checked, require_slug
-from pgflowd.db import history, runs
+from pgflowd.db import runs
 from pgflowd.db.query import MOMENT, Query, Rows, Together, only
 from pgflowd.errors import BadDependency, FlowError, MapInput, NotFound, RunExists, UnknownFlow
 
@@ -151,7 +151,7 @@ def timeline(
     run_id: UUID, after: datetime | None, before: datetime | None, most: int | None
 ) -> Operation[list[RunEvent]]:
     """What happened in a run. NotFound for an unknown one, whose timeline is empty."""
-    events: list[RunEvent] = yield history.timeline(run_id, after, before, most)
+    events: list[RunEvent] = yield runs.timeline(run_id, after, before, most)
     if not events:
         yield from get(run_id)
     return events

@@ -1,5 +1,9 @@
 """
-Reads all that is shown of a run: its steps and tasks, and what is new in it.
+Finds runs: lists them a page at a time, counts them, or finds the one that a word names; and reads
+all that is shown of a run: its steps and tasks, and what is new in it.
+
+Each search limits how many runs it examines, and says how far it has looked. They need the rights
+of a viewer.
 
 `RunEvents.read` is an operation. It reads the run, and the one that undoes it, and returns the
 entries of their timelines that it has not returned before. So no event is lost when a notification
@@ -13,30 +17,52 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core import lookup
 from pgflowd.core.documents.run_tasks import (
     MAX_FAMILY,
+    OpenTask,
     StepTask,
     StepTasksPage,
     StripCell,
 )
 from pgflowd.core.documents.runs import (
+    MAX_COUNTED,
     FailedAttempt,
+    ListedRun,
+    PageKey,
+    RunCount,
     RunDetails,
+    RunPage,
     RunWithStates,
     TaskProgress,
     TimelineEntry,
 )
-from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.lookup import refuse_unknown_step
+from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.settings.values import TRACE_ID
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.timeline import timeline_of, undo_timeline
-from pgflowd.db import handler_requests, history, runs, waits
-from pgflowd.db.history import trace_id
+from pgflowd.core.wishes import labels_json
+from pgflowd.db import runs, waits, workers
+from pgflowd.db.flows import flow_names
 from pgflowd.db.operations import Operation, get_with_states
-from pgflowd.db.query import Query, Rows, Together, columns_of, database_time, document_of
-from pgflowd.db.waits import waits_of
-from pgflowd.errors import AccessDenied
+from pgflowd.db.query import (
+    MOMENT,
+    Query,
+    Rows,
+    SyncConnection,
+    Together,
+    columns_of,
+    database_time,
+    document,
+    document_of,
+    execute,
+    only,
+    uuid_of,
+)
+from pgflowd.db.runs import LISTED, listed_runs, trace_id
+from pgflowd.db.waits import list_tasks, waits_of
+from pgflowd.errors import AccessDenied, NotFound
 
 _MAX_LISTED = 1000  # waits and signals of a run; a map may have very many
 
@@ -53,7 +79,7 @@ def read_details(
     run = yield from get_with_states(run_id)
     queries: dict[str, Query[Any]] = {
         "steps": runs.run_steps(run_id),
-        "failures": history.failed_attempts(run_id),
+        "failures": runs.failed_attempts(run_id),
         "now": database_time(),
         "waits": waits.waits_of(run_id, _MAX_LISTED),
         "unused": waits.list_signals(run_id, only_open=True, most=_MAX_LISTED),
@@ -61,11 +87,11 @@ def read_details(
     if run.has_ended:
         queries["has_undos"] = runs.has_undos(run.flow_slug)
     if with_attempts:
-        queries["attempts"] = history.attempts(run_id)
+        queries["attempts"] = runs.attempts(run_id)
     if with_checkpoints:
         queries["checkpoints"] = waits.list_checkpoints(run_id)
     if with_family:
-        queries["family"] = handler_requests.family(run_id, MAX_FAMILY)
+        queries["family"] = workers.family(run_id, MAX_FAMILY)
     if trace_url:
         queries["trace_url"] = trace_id(run_id)
     if run.undo_run_id is not None:
@@ -125,9 +151,9 @@ class RunEvents:
         if not self._may_read_attempts:
             return [], [], []
         queries: list[Query[Any]] = [
-            history.failed_attempts(run_id),
+            runs.failed_attempts(run_id),
             waits_of(run_id, MAX_WAITS),
-            history.run_progress(run_id),
+            runs.run_progress(run_id),
         ]
         try:
             failures, waits, progress = yield Together(queries)
@@ -190,3 +216,136 @@ _STRIP = """
 select first_index, last_index, queued, waiting, started, completed, failed, skipped
   from pgflowd.step_strip(%s, %s, %s)
 """
+
+
+MAX_SEEN = 20_000  # 15 ms, or 80 for a text; the dashboard looks no further at once
+
+
+def find_page(
+    wanted: RunFilter, most: int, after: PageKey | None, max_seen: int = MAX_SEEN
+) -> Operation[RunPage]:
+    """Return a page of the runs that fit. UnknownFlow, if there is no such flow."""
+    page: RunPage = yield search_runs(wanted, most, after, max_seen)
+    if not page.runs:
+        yield from refuse_unknown_flow(wanted.flow)
+    return page
+
+
+def count(wanted: RunFilter, max_seen: int = MAX_SEEN) -> Operation[RunCount]:
+    """Return how many runs fit. UnknownFlow, if there is no such flow."""
+    counted: RunCount = yield count_runs(wanted, max_seen)
+    if not counted.found:
+        yield from refuse_unknown_flow(wanted.flow)
+    return counted
+
+
+def find_open_tasks(
+    run_id: UUID | None,
+    flow_slug: str | None,
+    statuses: Sequence[str],
+    needs: Sequence[str],
+    most: int,
+) -> Operation[list[OpenTask]]:
+    """Return open tasks, the oldest first. UnknownFlow, if there is no such flow."""
+    found: list[OpenTask] = yield list_tasks(run_id, flow_slug, statuses, most, needs)
+    if not found:
+        yield from refuse_unknown_flow(flow_slug)
+    return found
+
+
+def refuse_unknown_flow(flow_slug: str | None) -> Operation[None]:
+    """Raise UnknownFlow, with the nearest slug, for a flow that the database does not have."""
+    if flow_slug is not None:
+        known: list[str] = yield flow_names()
+        if flow_slug not in known:
+            raise lookup.unknown_flow(flow_slug, known)
+
+
+def search_runs(
+    wanted: RunFilter, most: int = 50, after: PageKey | None = None, max_seen: int = MAX_SEEN
+) -> Query[RunPage]:
+    """Return a page of the newest runs that fit, those behind this key."""
+
+    def read(rows: Rows) -> RunPage:
+        runs = [document_of(ListedRun, row) for row in rows if row[0] is not None]
+        seen, at, run_id = rows[0][-3:]
+        return RunPage(runs, seen, None if at is None else PageKey(at, uuid_of(run_id)))
+
+    place, more = after or (None, None), (wanted.input, wanted.key)
+    return Query(_SEARCH, (*_params(wanted), *place, most, max_seen, *more), read)
+
+
+def count_runs(wanted: RunFilter, max_seen: int = MAX_SEEN) -> Query[RunCount]:
+    """Return how many runs fit, at most one more than `MAX_COUNTED`."""
+    params = (*_params(wanted), MAX_COUNTED + 1, max_seen, wanted.input, wanted.key)
+    return document(RunCount, _COUNT, params)
+
+
+def runs_by_id(run_ids: Sequence[UUID]) -> Query[list[ListedRun]]:
+    """Return these runs as lists show them, in this order, without those that do not exist."""
+    return listed_runs("pgflowd.runs_by_id(%s)", (list(run_ids),))
+
+
+def _params(wanted: RunFilter) -> Sequence[Any]:
+    since, until = wanted.since, wanted.until
+    return (wanted.flow, list(wanted.statuses) or None, since.at, since.in_s, until.at, until.in_s,
+            labels_json(wanted.labels), wanted.text.strip() or None, wanted.with_undos)  # fmt: skip
+
+
+_SEARCH = f"""
+select {columns_of(ListedRun, **LISTED)}, seen, end_at, end_id
+  from pgflowd.search_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s, %s, %s,
+                           %s::jsonb, %s)
+"""
+_COUNT = f"""
+pgflowd.count_runs(%s, %s, {MOMENT}, {MOMENT}, %s::jsonb, %s, %s, %s, %s, %s::jsonb, %s)
+"""
+
+
+def find_run(conn: SyncConnection, text: str) -> UUID:
+    """The id of the run that a word names. A whole id is not looked up."""
+    if whole := lookup.run_id_of(text):
+        return whole
+    lookup.check_run_word(text)
+    if lookup.is_last(text):
+        flow = lookup.flow_of_last(text)
+        if last := execute(conn, last_run(flow)):
+            return last
+        if flow is None:
+            remedy = "start one with `pgflowd runs start FLOW`;"
+            remedy += " `pgflowd runs list` has those of schedules"
+            raise NotFound("there are no runs that somebody has started", next=remedy)
+        known = flow_slugs(conn)
+        if known and flow not in known:
+            raise lookup.unknown_flow(flow, known)
+        raise NotFound(f"{flow} has no runs", next=f"start one with `pgflowd runs start {flow}`")
+    found = execute(conn, find_runs(lookup.digits_of(text).replace("-", ""), 3))
+    if not found:
+        raise NotFound(
+            f"there is no run {text} among the newest 100,000",
+            next="see `pgflowd runs list`, or give its whole id",
+        )
+    if len(found) > 1:
+        ids = ", ".join(str(run_id) for run_id, _ in found)
+        problem = f"'{text}' fits more than one run: {ids}; give more digits"
+        raise lookup.UnclearWord(problem, code="E506")
+    return found[0][0]
+
+
+def flow_slugs(conn: SyncConnection) -> list[str]:
+    """The slugs of all flows in the database; none if the role may not read them."""
+    try:
+        return execute(conn, flow_names())
+    except AccessDenied:
+        return []
+
+
+def find_runs(digits: str, most: int = 2) -> Query[list[tuple[UUID, str]]]:
+    """Return id and flow of the runs whose id ends with these digits, newest first."""
+    sql = "select run_id, flow_slug from pgflowd.find_runs(%s, %s)"
+    return Query(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
+
+
+def last_run(flow_slug: str | None) -> Query[UUID | None]:
+    """The newest run of a flow; without one the newest that somebody has started."""
+    return Query("select pgflowd.last_run(%s)", (flow_slug,), only)

@@ -15,10 +15,10 @@ from uuid import UUID
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from pgflowd.core.documents.run_tasks import SavedCheckpoint
 from pgflowd.core.documents.runs import Attempt, RunWithStates
-from pgflowd.core.documents.waits import SavedCheckpoint
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.db import history, waits
+from pgflowd.db import runs, waits
 from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.django import client
 from pgflowd.errors import NotFound
@@ -108,7 +108,7 @@ def _read(run_id: UUID) -> Operation[tuple[RunWithStates, list[Attempt], list[Sa
     run = yield from get_with_states(run_id)
     if run.flow_slug != FLOW and not run.flow_slug.startswith(f"{FLOW}_"):
         raise NotFound(f"run {run_id} is no task of Django")
-    tried: list[Attempt] = yield history.attempts(run_id)
+    tried: list[Attempt] = yield runs.attempts(run_id)
     saved: list[SavedCheckpoint] = yield waits.list_checkpoints(run_id)
     return run, tried, saved
 

@@ -28,8 +28,8 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED, EXIT_CANNOT
 from pgflowd.core.sweeper import whole
 from pgflowd.core.traces import EndedSpan, spans_of_attempts, spans_of_parts
-from pgflowd.db.history import export_attempts, export_runs
 from pgflowd.db.query import execute
+from pgflowd.db.runs import export_attempts, export_runs
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import CONNECTION_ERRORS, DatabaseLink, Service, StopRequested

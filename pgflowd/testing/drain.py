@@ -35,7 +35,7 @@ from pgflowd.core.worker.events import Verdict
 from pgflowd.core.worker.runner_result import report_of, request_of
 from pgflowd.core.worker.state import HandlerRequest
 from pgflowd.core.worker.task import Task, TaskReport
-from pgflowd.db import handler_requests, operations, performing, tasks, waits, workers
+from pgflowd.db import operations, performing, tasks, waits, workers
 from pgflowd.db.connection import connect
 from pgflowd.db.definitions import define, find_version
 from pgflowd.db.query import Query, database_identity, execute
@@ -254,12 +254,12 @@ class InProcessSocket:
             database = execute(self._conn, database_identity())
             way_in = {"conninfo": self._dsn, "name": "pgflowd test handler", "database": database}
             return json.dumps({**way_in, "lease_s": LEASE_S}).encode()
-        query: Query[Any] | None = handler_requests.reading(request, task)
+        query: Query[Any] | None = workers.reading(request, task)
         if query is not None:
             found: bytes | None = execute(self._conn, query)
             return found
         until = time.monotonic() + LOCKED_S
-        while not (done := execute(self._conn, handler_requests.changing(request, task, LEASE_S))):
+        while not (done := execute(self._conn, workers.changing(request, task, LEASE_S))):
             if time.monotonic() > until:
                 raise PgflowdError("another session has locked the run", code="E411")
             time.sleep(NAP_S)

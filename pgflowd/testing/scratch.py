@@ -209,7 +209,7 @@ class ScratchServer:
                 self._drop(making)
                 self._create(making, "template0")
                 with psycopg.connect(self.dsn_for(making), autocommit=True) as connection:
-                    pgflowd.db.schema.install(connection)
+                    pgflowd.db.schema.migrate(connection)
                 rename = sql.SQL("alter database {} rename to {}")
                 self._admin.execute(rename.format(sql.Identifier(making), sql.Identifier(template)))
                 psycopg.connect(self.dsn_for(template)).close()  # copies get what it has cached

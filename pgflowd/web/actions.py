@@ -20,8 +20,8 @@ from uuid import UUID
 
 from pgflowd.core import verbs
 from pgflowd.core.documents import Hidden, TaskKey, encoded
+from pgflowd.core.documents.run_tasks import HeldTask
 from pgflowd.core.documents.runs import FailedAttempt, ListedRun, Run
-from pgflowd.core.documents.waits import HeldTask
 from pgflowd.core.json import decode, encode
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.payloads import Payloads
@@ -30,10 +30,9 @@ from pgflowd.core.text import is_storable, short_id, task_name
 from pgflowd.core.verbs import RUN_VERBS, VERBS, Argument, Kind, SignalReceipt, Target, Verb
 from pgflowd.db import operations
 from pgflowd.db.flows import check_input
-from pgflowd.db.history import failed_attempts
 from pgflowd.db.operations import Operation, perform
-from pgflowd.db.run_search import flow_slugs, runs_by_id, search_runs
-from pgflowd.db.runs import AT_ONCE, change_many
+from pgflowd.db.run_details import flow_slugs, runs_by_id, search_runs
+from pgflowd.db.runs import AT_ONCE, change_many, failed_attempts
 from pgflowd.db.waits import claim as claim_task
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow, WrongState
 from pgflowd.web.pages.page import PageRequest

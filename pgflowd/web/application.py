@@ -31,7 +31,7 @@ from pgflowd.db.client_connections import IdleConnections
 from pgflowd.db.connection import Limits, connect, is_pooled
 from pgflowd.db.operations import get
 from pgflowd.db.performing import run_sync
-from pgflowd.db.run_search import find_run
+from pgflowd.db.run_details import find_run
 from pgflowd.errors import AccessDenied, DatabaseError, PgflowdError, Unreachable
 from pgflowd.web import actions, rendering
 from pgflowd.web.auth import own_path, see_other

@@ -25,10 +25,9 @@ from pgflowd.core import verbs
 from pgflowd.core.documents import headings
 from pgflowd.core.documents.daemons import ListedDaemon, database_text
 from pgflowd.core.documents.flows import ListedFlow, StalledTask
-from pgflowd.core.documents.history import DeadLetter
+from pgflowd.core.documents.run_tasks import DeadLetter, ListedSignal, SavedCheckpoint
 from pgflowd.core.documents.runs import Attempt, ListedRun
 from pgflowd.core.documents.schedules import ListedSchedule
-from pgflowd.core.documents.waits import ListedSignal, SavedCheckpoint
 from pgflowd.core.failure import place_of
 from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.payloads import Payloads

@@ -330,7 +330,7 @@ class Environment:
                 conn.execute(make.format(str(self.disk)))
                 where = sql.SQL("tablespace small")
             conn.execute(sql.SQL("create database chaos {}").format(where))
-        schema.install(self.conn())
+        schema.migrate(self.conn())
         self.conn().execute(TABLES)
         chaos_rights.prepare(self.conn())
         self.rights = chaos_rights.rights(self.conn())

@@ -44,7 +44,7 @@ def fail_over(faults: list[str]) -> None:
         PatroniCluster() as cluster,
     ):
         with connect(cluster.url) as conn:
-            schema.install(conn)
+            schema.migrate(conn)
         setup = DaemonSetup(Path(directory), cluster.url)
         setup.flow("flow")
         section = {**cluster.database_section(), "reconnect_max": "1s"}

@@ -79,7 +79,7 @@ def place(
     try:
         with EmbeddedPostgres(directory / "server", options=dict(options)) as server:
             with psycopg.connect(server.dsn, autocommit=True) as conn:
-                schema.install(conn)
+                schema.migrate(conn)
             setup = DaemonSetup(directory, server.dsn)
             setup.module("mortal_flows", flows)
             try:

@@ -10,7 +10,7 @@ from pgflowd.core.definition.shape import Code
 from pgflowd.db import flows
 from pgflowd.db.definitions import define
 from pgflowd.db.query import execute
-from pgflowd.db.schedules import list_schedules
+from pgflowd.db.waits import list_schedules
 from pgflowd.errors import DatabaseError
 
 

@@ -12,7 +12,7 @@ from support.covers import covers
 from support.schema import Connection, catalog
 
 from pgflowd.db import schema
-from pgflowd.db.schema.files import editions
+from pgflowd.db.schema.state import editions
 from pgflowd.errors import DatabaseError
 from pgflowd.testing.scratch import ScratchDatabase
 

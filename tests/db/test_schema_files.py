@@ -6,7 +6,7 @@ import re
 
 from support.schema import Connection
 
-from pgflowd.db.schema.files import migrations, schema_files
+from pgflowd.db.schema.state import migrations, schema_files
 from pgflowd.resources import schema_version, shipped
 
 

@@ -14,7 +14,7 @@ from pgflowd.testing.until import until
 def test_the_primary_is_killed_and_the_daemon_continues_with_the_standby(setup, servers):
     primary, standby = servers.pair()
     with primary.connect() as conn:
-        schema.install(conn)
+        schema.migrate(conn)
     setup.dsn = url_of(primary, standby)
     setup.flow("flow")
     daemon = setup.serve()

@@ -39,7 +39,7 @@ def shop(setup, network, servers):
     setup.one, setup.two, three = (network.machine() for _ in range(3))
     server = servers.start(three)
     with server.connect() as conn:
-        schema.install(conn)
+        schema.migrate(conn)
     setup.dsn = server.url()
     setup.database_machine = three
     setup.database = ScratchDatabase(server.dsn)  # on the socket, which no cable cuts
@@ -130,7 +130,7 @@ def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(setup, netwo
     one, two, three, four = (network.machine() for _ in range(4))
     primary, standby = servers.pair(three, four)
     with primary.connect() as conn:
-        schema.install(conn)
+        schema.migrate(conn)
     setup.dsn = url_of(primary, standby)
     setup.flow("flow")
     daemons = []

@@ -22,11 +22,9 @@ from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.flows import flow_buckets, flow_grid, flow_stats, list_flows, overview_counts
-from pgflowd.db.history import failed_attempts, run_progress, value_part
 from pgflowd.db.query import Query, execute
-from pgflowd.db.run_details import run_tasks, step_strip
-from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
-from pgflowd.db.runs import kept, run_steps
+from pgflowd.db.run_details import count_runs, run_tasks, runs_by_id, search_runs, step_strip
+from pgflowd.db.runs import failed_attempts, kept, run_progress, run_steps, value_part
 from pgflowd.db.waits import stalled_tasks
 from pgflowd.testing.scratch import ScratchServer
 

@@ -23,7 +23,7 @@ from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
 from pgflowd.core.verbs import COMPLETE
-from pgflowd.db import history, runs, schedules, tasks, waits, workers
+from pgflowd.db import runs, tasks, waits, workers
 from pgflowd.db.operations import calling
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
@@ -292,12 +292,12 @@ def three_schedules(db: Grown) -> Any:
 
 def a_look_at_schedules(db: Grown) -> Call:
     three_schedules(db)
-    return query_of(schedules.due_schedules(50))
+    return query_of(waits.due_schedules(50))
 
 
 def a_look_for_troubles_of_schedules(db: Grown) -> Call:
     three_schedules(db)
-    return query_of(schedules.schedule_troubles())
+    return query_of(waits.schedule_troubles())
 
 
 def a_tick(db: Grown) -> Call:
@@ -444,17 +444,17 @@ def a_retry(db: Grown) -> Call:
 def what_happened_in_a_run(db: Grown) -> Call:
     task = claim(db)[0]
     db.cancel(task.run_id)
-    return query_of(history.timeline(task.run_id))
+    return query_of(runs.timeline(task.run_id))
 
 
 def what_was_done_to_a_run(db: Grown) -> Call:
     task = claim(db)[0]
     db.cancel(task.run_id)
-    return query_of(history.list_actions(task.run_id))
+    return query_of(runs.list_actions(task.run_id))
 
 
 def what_was_done_last(db: Grown) -> Call:
-    return query_of(history.list_actions())
+    return query_of(runs.list_actions())
 
 
 def a_stalled(db: Grown) -> Any:

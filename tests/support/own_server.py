@@ -37,7 +37,7 @@ class OwnServer:
     def __enter__(self) -> OwnServer:
         self.start()
         with connect(self.dsn) as conn:
-            schema.install(conn)
+            schema.migrate(conn)
         return self
 
     def __exit__(

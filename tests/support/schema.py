@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pgflowd.db.schema.files import migrations, read
+from pgflowd.db.schema.state import migrations, read
 from support.database import Connection
 
 As: TypeAlias = Callable[[str], Connection]

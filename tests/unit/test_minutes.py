@@ -7,7 +7,7 @@ from copy import deepcopy
 from support.covers import covers
 from support.engine import Play
 
-from pgflowd.core.documents.waits import Undecided, problem_of
+from pgflowd.core.documents.run_tasks import Undecided, problem_of
 from pgflowd.core.metrics.definitions import MINUTE, MINUTE_S, Counters, minute_of, observe
 from pgflowd.core.worker import actions, events
 

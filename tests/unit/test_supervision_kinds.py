@@ -9,7 +9,7 @@ import pytest
 
 import pgflowd
 from pgflowd.core import messages
-from pgflowd.core.documents.daemon import SingleChildren
+from pgflowd.core.documents.daemons import SingleChildren
 from pgflowd.core.supervision.kinds import (
     DISCOVERY,
     OBSERVER_KINDS,

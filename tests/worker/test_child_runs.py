@@ -12,7 +12,7 @@ from support.covers import covers
 from support.worker import failure
 from worker.test_waits import let_go, make_due, output, suspended, waiting
 
-from pgflowd.db import handler_requests
+from pgflowd.db import workers
 from pgflowd.testing.until import until
 
 CHILDREN = "select run_id from pgflowd.runs where parent_run_id = %s order by created_at"
@@ -186,7 +186,7 @@ def test_what_cannot_be_started_or_waited_for_is_an_error_of_the_handler(start_p
 
 
 def test_outputs_that_are_large_together_are_read_in_parts(start_parent, monkeypatch):
-    monkeypatch.setattr(handler_requests, "MAX_READ_BYTES", 20)
+    monkeypatch.setattr(workers, "MAX_READ_BYTES", 20)
     worker = start_parent("""
         runs = [ctx.start("one", {"n": 2 * n}) for n in range(4)]
         return [each.output["a"] for each in ctx.wait(*runs)]

@@ -201,10 +201,10 @@ def _of_schedules(conn: psycopg.Connection[Any], discovered: Discovered) -> Iter
     """Schedules of the code whose names are taken, and those whose flows no code has."""
     for flow in discovered.flows:
         if names := [each["name"] for each in _schedules(flow)]:
-            yield from execute(conn, db.schedules.taken_names(flow.slug, names))
+            yield from execute(conn, db.waits.taken_names(flow.slug, names))
     if any(problem.code in INCOMPLETE for problem in discovered.problems):
         return
-    for each in execute(conn, db.schedules.list_schedules()):
+    for each in execute(conn, db.waits.list_schedules()):
         if each.origin == "code" and each.flow_slug not in discovered.slugs:
             text = f"schedule {each.name} starts runs of {each.flow_slug}, which is not in the code"
             remedy = f"`pgflowd schedules remove {each.name}`, unless another daemon serves it"

@@ -30,9 +30,14 @@ from pgflowd.cli.problems import ShownProblem, print_problems
 from pgflowd.cli.terminal import daemon_view
 from pgflowd.cli.terminal.texts import list_lines
 from pgflowd.core.documents import Words
-from pgflowd.core.documents.daemon import ChildWord, DaemonStatus, FlowStatus, NoDaemonStatus
 from pgflowd.core.documents.daemon_status import status_without_daemon
-from pgflowd.core.documents.daemons import ListedDaemon
+from pgflowd.core.documents.daemons import (
+    ChildWord,
+    DaemonStatus,
+    FlowStatus,
+    ListedDaemon,
+    NoDaemonStatus,
+)
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import find_daemon, find_worker, run_id_of
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState

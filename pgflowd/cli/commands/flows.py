@@ -204,7 +204,7 @@ def show(app: App, flow: str) -> None:
         shape = execute(conn, db.flows.flow_shape(row.flow_slug)) or {"steps": []}
         caps = execute(conn, db.flows.worker_caps(row.flow_slug))
         versions = execute(conn, db.definitions.versions_of(flow))
-        schedules = execute(conn, db.schedules.list_schedules(flow))
+        schedules = execute(conn, db.waits.list_schedules(flow))
         grid = execute(conn, db.flows.flow_grid(flow)) if app.json else None
     row = replace(row, import_s=import_times(app).get(flow))
     if grid is not None:

@@ -27,7 +27,7 @@ from pgflowd.cli.database import database, execute, find_run, perform, reconnect
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.history_view import LogWriter, TimelineWriter
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.history import Actions, EventPage, PersonAction, RunEvent, is_over
+from pgflowd.core.documents.run_tasks import Actions, EventPage, PersonAction, RunEvent, is_over
 from pgflowd.core.documents.runs import AttemptOutput, TimelineEntry
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.lookup import refuse_unknown_step
@@ -132,13 +132,13 @@ def log(
 
             def read(after: datetime | None) -> Query[list[PersonAction]]:
                 first = max(after or begin, begin)
-                return db.history.list_actions(run_id, first, actor, MAX_FOLLOWED)
+                return db.runs.list_actions(run_id, first, actor, MAX_FOLLOWED)
 
             looks = looks_at(conn, read, reconnector(app))
             for action in chain(next(looks)[-limit:], chain.from_iterable(looks)):
                 writer.write(action)
         first = None if since is None else now - timedelta(seconds=since)
-        found = execute(conn, db.history.list_actions(run_id, first, actor, limit))
+        found = execute(conn, db.runs.list_actions(run_id, first, actor, limit))
     if app.json:
         app.print_document(Actions(found))
         return
@@ -169,12 +169,12 @@ def run_log(app: App, run: str, follow: bool, before: datetime | None, limit: in
         raise click.UsageError("--follow goes on to the end; it has no --before")
     with database(app) as conn:
         run_id = find_run(conn, run)
-        page = execute(conn, db.history.event_page(run_id, before, 1 if follow else limit))
+        page = execute(conn, db.runs.event_page(run_id, before, 1 if follow else limit))
         if not page.events:
             perform(conn, db.operations.get(run_id))
         writer = LogWriter(app)
         if follow:
-            query = partial(db.history.timeline, run_id)
+            query = partial(db.runs.timeline, run_id)
             for event in chain.from_iterable(looks_at(conn, query, reconnector(app), is_over)):
                 writer.write(event)
             return
@@ -225,7 +225,7 @@ def output(
         refuse_unknown_step(details, step)
         # before it reads what is kept, so that no line is missed
         follower = follower_of(conn, [run_id], with_output=True) if follow else None
-        found = execute(conn, db.history.kept_output(run_id, step, task, attempt, MAX_ATTEMPTS))
+        found = execute(conn, db.runs.kept_output(run_id, step, task, attempt, MAX_ATTEMPTS))
         if app.json and not follow:
             app.print_document(PrintedOutput(run_id=run_id, attempts=found))
             return

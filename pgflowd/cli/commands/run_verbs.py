@@ -26,8 +26,8 @@ from pgflowd.cli.database import database, execute, find_run, find_runs, perform
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import print_each, results_of
 from pgflowd.cli.verbs import command_of
+from pgflowd.core.documents.run_tasks import ListedSignal
 from pgflowd.core.documents.runs import Runs, TimelineEntry
-from pgflowd.core.documents.waits import ListedSignal
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import counted, did_you_mean, duration, short_id

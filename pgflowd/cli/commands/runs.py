@@ -42,9 +42,8 @@ from pgflowd.cli.database import (
 from pgflowd.cli.groups import Group
 from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
 from pgflowd.cli.terminal.run_view import print_ended, print_run
-from pgflowd.core.documents.run_tasks import StepTasksPage
+from pgflowd.core.documents.run_tasks import Signals, StepTasksPage
 from pgflowd.core.documents.runs import PageKey, Run, RunDetails, RunPage, Runs, TimelineEntry
-from pgflowd.core.documents.waits import Signals
 from pgflowd.core.json import encode
 from pgflowd.core.redact import one_line
 from pgflowd.core.run_filter import RunFilter, checked_key
@@ -294,9 +293,9 @@ def list_(app: App, /, after: PageKey | None, limit: int, **given: Any) -> None:
     given |= {name: _ago(given[name]) for name in ("since", "until")}
     wanted = RunFilter(**given, with_undos=app.verbose)
     with database(app) as conn:
-        page = perform(conn, db.run_search.find_page(wanted, limit, after, MAX_SEEN))
+        page = perform(conn, db.run_details.find_page(wanted, limit, after, MAX_SEEN))
         if app.json:
-            page = replace(page, count=execute(conn, db.run_search.count_runs(wanted)))
+            page = replace(page, count=execute(conn, db.run_details.count_runs(wanted)))
         now = time_of(conn)
     if app.json:
         app.print_document(page)

@@ -88,7 +88,7 @@ def list_(app: App, flow: str | None) -> None:
     Example: pgflowd schedules list --flow reports
     """
     with database(app) as conn:
-        found, now = execute(conn, db.schedules.list_schedules(flow)), time_of(conn)
+        found, now = execute(conn, db.waits.list_schedules(flow)), time_of(conn)
         if not found:
             require_flow(conn, flow)
     nothing = "there are no schedules; `pgflowd schedules add` and cron= in a flow make some"
@@ -211,7 +211,7 @@ def _unknown(conn: psycopg.Connection[Any], name: str) -> NotFound:
 
 
 def _listed(conn: psycopg.Connection[Any]) -> dict[str, ListedSchedule]:
-    return {each.name: each for each in execute(conn, db.schedules.list_schedules())}
+    return {each.name: each for each in execute(conn, db.waits.list_schedules())}
 
 
 for verb in (PAUSE_SCHEDULE, RESUME_SCHEDULE):

@@ -36,8 +36,7 @@ from pgflowd.cli.verbs import command_of
 from pgflowd.core import verbs
 from pgflowd.core.documents import Inline, TaskKey
 from pgflowd.core.documents.flows import StalledTask, StalledTasks
-from pgflowd.core.documents.history import DeadLetter
-from pgflowd.core.documents.waits import HeldTask, OpenTask, ReportedTask
+from pgflowd.core.documents.run_tasks import DeadLetter, HeldTask, OpenTask, ReportedTask
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.json import encode
 from pgflowd.core.lookup import unknown_flow
@@ -120,7 +119,7 @@ def list_open(app: App, /, flow: str | None, run: str | None, limit: int, **give
         raise click.UsageError("--flow and --run exclude each other: a run has one flow")
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)
-        finding = db.run_search.find_open_tasks(run_id, flow, most=limit, **given)
+        finding = db.run_details.find_open_tasks(run_id, flow, most=limit, **given)
         found, now = perform(conn, finding), time_of(conn)
         for slug in dict.fromkeys(task.flow_slug for task in found):
             note_paused(app, conn, slug)
@@ -151,7 +150,7 @@ def claim(app: App, flow: str | None, caps: Sequence[str], actor: str | None, le
     """
     _check_lease(lease)
     with database(app) as conn:
-        known = db.run_search.flow_slugs(conn)
+        known = db.run_details.flow_slugs(conn)
         if flow is not None and known and flow not in known:
             raise unknown_flow(flow, known)
         task = execute(conn, db.waits.claim(flow, caps, lease, actor))
@@ -335,7 +334,7 @@ def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> No
     Example: pgflowd dead list --flow send_email --since 1d
     """
     with database(app) as conn:
-        found = execute(conn, db.history.dead_letters(flow, since, limit))
+        found = execute(conn, db.runs.dead_letters(flow, since, limit))
         if not found:
             require_flow(conn, flow)
         now = time_of(conn)

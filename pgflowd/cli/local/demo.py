@@ -34,9 +34,8 @@ from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.core.text import between, duration
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
-from pgflowd.db.history import attempts
 from pgflowd.db.query import execute
-from pgflowd.db.runs import run_steps
+from pgflowd.db.runs import attempts, run_steps
 from pgflowd.embedded import EmbeddedPostgres
 
 DIRECTORY = Path(".pgflowd", "demo")
@@ -80,7 +79,7 @@ def run_demo(app: App, *, once: bool, keep: bool) -> None:
             socket = Path(short, "demo.sock")
         began = time.monotonic()
         with connect(postgres.dsn) as connection:
-            schema.install(connection)
+            schema.migrate(connection)
         if not app.json:
             server = f"PostgreSQL {postgres.version} (embedded, {directory})"
             installed = f"schema installed in {duration(time.monotonic() - began)}"

@@ -202,7 +202,7 @@ def dev_database(
                 raise click.UsageError(f"{text}; stop it, or omit --port")
             url = postgres.dsn
         with connect(url, name="pgflowd dev") as connection:
-            schema.install(connection)
+            schema.migrate(connection)
             version = connection.info.server_version
         yield url, f"PostgreSQL {version // 10_000}.{version % 10_000} ({about})"
 

@@ -15,8 +15,14 @@ from typing import Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import BAR, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.cli.terminal.texts import list_lines
-from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
-from pgflowd.core.documents.daemons import ListedDaemon, database_text, is_alone, silence
+from pgflowd.core.documents.daemons import (
+    NOT_RUNNING,
+    FlowStatus,
+    ListedDaemon,
+    database_text,
+    is_alone,
+    silence,
+)
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState, Marks, child_mark
 from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind

@@ -34,7 +34,7 @@ from pgflowd.core.documents.flows import (
     WorkerCaps,
     unserved_needs,
 )
-from pgflowd.core.documents.waits import QUARANTINED
+from pgflowd.core.documents.run_tasks import QUARANTINED
 from pgflowd.core.graph import Graph, graph_of, mermaid, placed
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks

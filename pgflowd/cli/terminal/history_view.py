@@ -16,7 +16,7 @@ from pgflowd.cli.terminal.list_view import wait_lines
 from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
 from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines, safe_lines
 from pgflowd.core.definition.options import change_text
-from pgflowd.core.documents.history import PersonAction, RunEvent
+from pgflowd.core.documents.run_tasks import PersonAction, RunEvent
 from pgflowd.core.documents.runs import TimelineEntry
 from pgflowd.core.failure import last_calls
 from pgflowd.core.output_stream import OUTPUT

@@ -19,11 +19,16 @@ from pgflowd.core.statuses import Marks, Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import ago, cut, duration, short_id
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.history import DeadLetter
-    from pgflowd.core.documents.run_tasks import StepTask, StepTasksPage
+    from pgflowd.core.documents.run_tasks import (
+        DeadLetter,
+        ListedSignal,
+        OpenTask,
+        SavedCheckpoint,
+        StepTask,
+        StepTasksPage,
+    )
     from pgflowd.core.documents.runs import ListedRun, Run, RunDetails
     from pgflowd.core.documents.schedules import ListedSchedule
-    from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:

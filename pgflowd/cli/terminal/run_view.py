@@ -35,8 +35,8 @@ from pgflowd.core.text import ago, between, brief, counted, duration, short_id
 from pgflowd.core.timeline import ends_by, reason, wait_text
 
 if TYPE_CHECKING:
+    from pgflowd.core.documents.run_tasks import OpenTask
     from pgflowd.core.documents.runs import RunDetails, RunWithStates
-    from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
 _MAX_SHOWN = 5  # of these on a screen

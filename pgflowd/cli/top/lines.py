@@ -28,7 +28,7 @@ from pgflowd.cli.terminal.run_view import print_run
 from pgflowd.cli.terminal.screen import Screen, TableCell, columns
 from pgflowd.cli.top.source import MAX_RUNS, FlowFacts, Seen, TopSubject, TopView
 from pgflowd.core.documents import ListColumn
-from pgflowd.core.documents.daemon import NOT_RUNNING, FlowStatus
+from pgflowd.core.documents.daemons import NOT_RUNNING, FlowStatus
 from pgflowd.core.documents.flows import ListedFlow, RunBucket
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import ChildState, DaemonState, Marks

@@ -36,8 +36,7 @@ from pgflowd.db import operations, performing, schema
 from pgflowd.db.connection import Limits, connect
 from pgflowd.db.flows import flow_buckets, flow_stats, list_flows
 from pgflowd.db.query import Query, database_time, execute_together
-from pgflowd.db.run_details import RunEvents, read_details
-from pgflowd.db.run_search import search_runs
+from pgflowd.db.run_details import RunEvents, read_details, search_runs
 from pgflowd.errors import NotRetryable, PgflowdError
 
 LIMITS = Limits(connect_s=2.0, statement_s=2.0, tcp_user_s=4.0, lock_s=1.0)

@@ -15,7 +15,7 @@ from typing import Any, cast, get_origin
 from uuid import UUID
 
 from pgflowd.core.documents import DocumentField, fields_of, versioned
-from pgflowd.core.documents.daemon import (
+from pgflowd.core.documents.daemons import (
     NOT_RUNNING,
     WAITING,
     ChildStatus,
@@ -28,7 +28,7 @@ from pgflowd.core.documents.daemon import (
     StatusProblem,
     Total,
 )
-from pgflowd.core.documents.waits import counted_waits
+from pgflowd.core.documents.run_tasks import counted_waits
 from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision import places

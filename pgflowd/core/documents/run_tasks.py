@@ -1,19 +1,40 @@
 """
 Parts of a run, as programs and screens see them: the tasks of a step, a page at a time; how far the
-undo of a step is; the runs that it has started, and so on; parts of values that may be large.
+undo of a step is; the runs that it has started, and so on; parts of values that may be large; open
+tasks and what they wait for, signals and checkpoints; its events, the actions of people, and dead
+letters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
-from pgflowd.core.documents import FlowSlug, Hidden, ListColumn, Named, number, shown
+from pgflowd.core.documents import (
+    FlowSlug,
+    Hidden,
+    Inline,
+    ListColumn,
+    Named,
+    StepSlug,
+    TaskIndex,
+    TaskKey,
+    Words,
+    number,
+    shown,
+)
+from pgflowd.core.failure import APPROVAL
+from pgflowd.core.json import dumps
+from pgflowd.core.metrics.definitions import is_number
+from pgflowd.core.settings.values import in_words
 from pgflowd.core.statuses import Outcome, RunStatus, TaskStatus
-from pgflowd.core.text import between
+from pgflowd.core.text import between, brief, counted, short_id, who
+from pgflowd.core.text import size as size_text
+from pgflowd.core.waiting import WaitKind
+from pgflowd.errors import Problem
 
 
 @dataclass(frozen=True)
@@ -190,3 +211,329 @@ class ValuePart:
         shown = len(self.value) if self.type == "string" else len(self.members)
         end = self.start + shown
         return end if shown and self.length is not None and end < self.length else None
+
+
+# kinds of waits that no handler asks for
+PAUSED = "paused"  # for the resume of the run
+QUARANTINED = "quarantined"  # for somebody to decide
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task that has not ended, and what it waits for."""
+
+    run_id: UUID
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: Annotated[FlowSlug, ListColumn("FLOW")]
+    status: Annotated[TaskStatus, ListColumn("STATUS")]
+    attempts: int
+    kind: Annotated[
+        str | None,
+        "of its wait: `sleep`, `signal`, `runs`, `need`, `limit`, `paused`, `quarantined`",
+    ]
+    name: Annotated[str | None, "of the signal, of what is needed, or of the limit"]
+    why: Annotated[
+        str | None,
+        "`approval`, which runs, what newer code is needed for, or the note of `ctx.hand_on`",
+    ]
+    since: Annotated[datetime, "since when it is so", ListColumn("SINCE")]
+    until: Annotated[
+        datetime | None, "the end of the wait, of the lease, or of the delay", ListColumn("UNTIL")
+    ]
+    is_unserved: Annotated[
+        bool | None,
+        Named("unserved"),
+        "whether no living worker has what is needed; null for other kinds",
+    ] = None
+    worker: Annotated[
+        str | None,
+        "the name of the worker, or of the person, that has it",
+        ListColumn("BY", 30, is_rare=True),
+    ] = None
+    title: Annotated[str | None, ListColumn("TITLE", 30, absent="", is_rare=True)] = (
+        None  # of its run
+    )
+
+    @property
+    def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
+        return TaskKey(self.run_id, self.step_slug, self.task_index)
+
+    @property
+    def is_approval(self) -> bool:
+        return self.why == APPROVAL
+
+    @property
+    def waits_for(self) -> Annotated[str, ListColumn("WAITS FOR")]:
+        """In a few words; empty for a task that does not wait."""
+        if self.kind == WaitKind.NEED:
+            return f"{in_words(self.name or '')}{f': {self.why}' if self.why else ''}"
+        if self.kind == WaitKind.LIMIT:
+            return f"a place of {self.name}"
+        if self.why:
+            return self.why
+        if self.kind == WaitKind.SIGNAL:
+            return f"signal {self.name}"
+        return "the resume of its run" if self.kind == PAUSED else self.kind or ""
+
+
+@dataclass(frozen=True)
+class ListedSignal:
+    """A signal, and which task got it."""
+
+    signal_id: Annotated[int, "its id"]
+    run_id: Annotated[UUID, ListColumn("RUN")]
+    name: Annotated[str, ListColumn("SIGNAL", 30)]
+    payload: Annotated[
+        Any, "what was sent with it", ListColumn("PAYLOAD", 60, absent="null", show=brief)
+    ]
+    dedup: Annotated[str | None, "the text by which the same signal counts once"]
+    sent_by: Annotated[str | None, "who sent it"]
+    sent_at: Annotated[datetime, ListColumn("SENT")]
+    step_slug: Annotated[str | None, Named("step"), "the step that got it; null before"]
+    task_index: Annotated[int | None, Named("task"), "the task that got it"]
+    consumed_at: Annotated[datetime | None, "when it got it"]
+    session_role: str | None  # that was connected; None: before it was kept
+
+    @property
+    def sender(self) -> Annotated[str, ListColumn("BY")]:
+        """Who sent it, and by which role."""
+        return who(self.sent_by, self.session_role)
+
+    @property
+    def receiver(self) -> Annotated[str, ListColumn("GIVEN TO")]:
+        """The task that got it, within its run; empty if none did."""
+        return "" if self.step_slug is None else f"{self.step_slug}#{self.task_index}"
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """
+    What a task has saved under a name. A wait that ended has one, too, such as
+    `{"slept": true}` or `{"got": …}`.
+    """
+
+    step_slug: StepSlug
+    task_index: TaskIndex
+    name: Annotated[str, ListColumn("CHECKPOINT")]
+    version: Annotated[int, "how often it was saved", number("VERSION")]
+    saved_at: Annotated[datetime, "when it was saved", ListColumn("SAVED")]
+    data: Annotated[Any, "its value", ListColumn("VALUE", 60, absent="null", show=brief)]
+
+    @property
+    def place(self) -> Annotated[str, ListColumn("TASK")]:
+        """The task within its run."""
+        return f"{self.step_slug}#{self.task_index}"
+
+    @property
+    @shown
+    def size(self) -> Annotated[int, "of its value, in bytes", number("SIZE", show=size_text)]:
+        """The bytes of its JSON."""
+        return len(dumps(self.data).encode())
+
+
+def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
+    """How many tasks of a flow wait, as the sweeper tells, and by kind; null if it does not."""
+    if not isinstance(numbers, Mapping):
+        return {"waiting": None, "waits": None}
+    found = numbers.get(flow_slug)
+    kinds = found.items() if isinstance(found, Mapping) else ()
+    waits = {kind: count for kind, count in kinds if is_number(count)}
+    return {"waiting": sum(waits.values()), "waits": waits}
+
+
+class Signals(NamedTuple):
+    """Without `--run` those of the newest 100,000."""
+
+    signals: Annotated[Sequence[ListedSignal], "the newest first"]
+
+
+@dataclass(frozen=True)
+class HeldTask:
+    """A task that is a person's until its lease is over."""
+
+    run_id: UUID
+    step_slug: StepSlug
+    task_index: TaskIndex
+    flow_slug: FlowSlug
+    token: int
+    attempt: int
+    max_attempts: int
+    lease_until: Annotated[datetime, "when its lease ends"]
+    input: Annotated[Any, "the outputs of its deps, or the element of a map"]
+    flow_input: Annotated[
+        Any,
+        Named("run"),
+        "the input of the run; null if it is larger than 64 kB and the step is none of the first",
+    ]
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.run_id, self.step_slug, self.task_index)
+
+
+class ReportedTask(NamedTuple):
+    """What became of a task that somebody has reported, or whose wait has been ended."""
+
+    key: Inline[TaskKey]
+    result: Annotated[
+        str,
+        Words((TaskStatus.QUEUED, Outcome.COMPLETED, Outcome.FAILED, Outcome.LATE)),
+        "`late`, with exit code 1: the run or step had ended before",
+    ]
+
+
+MOST = 100  # tasks are counted so far
+CYCLE = "cycle"
+CYCLE_NEXT = "cancel one of them: `pgflowd runs cancel RUN`; see docs/guides/child-runs.md"
+
+
+class Undecided(NamedTuple):
+    """
+    A flow that is paused; its tasks in quarantine, or that need what no living worker has; or runs
+    that wait for each other.
+    """
+
+    flow_slug: str
+    kind: str
+    name: (
+        str | None
+    )  # what they need; who has paused it, and why; for which run the first one waits
+    run_id: str | None  # of the first
+    tasks: int
+
+
+def problem_of(one: Undecided) -> Problem:
+    """The problem, and what to do."""
+    if one.kind == PAUSED:
+        text = f"flow {one.flow_slug} is paused by {one.name}; none of its tasks begins"
+        next = f"`pgflowd flows resume {one.flow_slug}` lets it go on"
+        return Problem("W330", text, "database", next)
+    if one.kind == CYCLE:
+        more = f"; {one.tasks} runs wait so" if one.tasks > 1 else ""
+        text = (
+            f"run {short_id(str(one.run_id))} of {one.flow_slug} waits for run"
+            f" {short_id(str(one.name))}, which waits for it{more}"
+        )
+        return Problem("W332", text, "database", CYCLE_NEXT)
+    tasks = f"{one.flow_slug}: {counted(one.tasks, 'task')}"
+    if one.tasks >= MOST:
+        tasks = f"{one.flow_slug}: {MOST} tasks or more"
+    first = f"the first is of run {short_id(str(one.run_id))}"
+    if one.kind == WaitKind.NEED:
+        wait = "waits" if one.tasks == 1 else "wait"
+        text = f"{tasks} {wait} for a worker with {one.name}, and none that lives has it; {first}"
+        next = "give it to a worker ([worker] caps), or do them by hand: `pgflowd tasks claim`"
+        return Problem("W328", text, "database", next)
+    text = f"{tasks} in quarantine; {first}"
+    next = "`pgflowd stalled list` shows them; `stalled requeue` or `stalled fail` decides"
+    return Problem("W329", text, "database", next)
+
+
+_IDS = ("action_id", "signal_id", "run_id", "name")  # in the detail of an event
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """
+    Something that happened in a run.
+
+    `event` has a kind and a word: `run:started`, `step:completed`, `task:failed`, `child:started`,
+    `signal:received`, `action:cancel`. `actor` is a person or program that did it, if one did.
+    """
+
+    at: datetime
+    event: Annotated[str, "what happened"]
+    step: str | None
+    task: int | None
+    token: int | None  # of the attempt that began or ended
+    actor: str | None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.event.partition(":")[0]
+
+    @property
+    def word(self) -> str:
+        """What happened: a status, an outcome, or what somebody did."""
+        return self.event.partition(":")[2]
+
+    @property
+    def who(self) -> str:
+        """Who did it, and by which role; empty if nobody did."""
+        return who(self.actor, self.detail.get("session_role")) if self.actor else ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What no other event of its run has: a follower knows it by this."""
+        ids = (self.detail.get(name) for name in _IDS)
+        return (self.event, self.at, self.step, self.task, self.token, *ids)
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """The newest events of a run, or of those before a moment, in the order of time."""
+
+    events: Annotated[
+        Sequence[RunEvent],
+        "what happened in the run, in the order of time; of very many events the newest",
+    ]
+    before: Annotated[datetime | None, "null, or the moment with which `--before` shows older ones"]
+
+
+def is_over(events: Sequence[RunEvent]) -> bool:
+    """Whether these events end the run: one that is undone goes on."""
+    words = [event.word for event in events if event.kind == "run" and event.word != "planned"]
+    return bool(words) and RunStatus(words[-1]).is_end
+
+
+@dataclass(frozen=True)
+class PersonAction:
+    """What a person or client did; its fields are the keys of its document."""
+
+    action_id: int
+    at: datetime
+    actor: str
+    action: str  # the verb: cancel, retry, approve, …
+    flow: Annotated[str | None, "the slug of the flow, if it was about one"]
+    run_id: Annotated[UUID | None, "the id of the run, if it was about one"]
+    step: Annotated[str | None, "the slug of the step, if it was about one"]
+    task: Annotated[int | None, "the index of the task, if it was about one"]
+    reason: str | None
+    data: Annotated[Mapping[str, Any] | None, "more about it, as a JSON object"]
+    session_role: str | None  # the role that was connected; None: before it was kept
+
+    @property
+    def who(self) -> str:
+        return who(self.actor, self.session_role)
+
+    @property
+    def key(self) -> int:
+        return self.action_id
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A task that has failed for good, and its run with it; with its last attempt."""
+
+    run_id: UUID
+    step: str
+    task: int
+    flow: Annotated[str, ListColumn("FLOW")]
+    attempts: Annotated[int, number("ATTEMPTS")]
+    token: int | None  # None: the attempt was not kept, like the next two
+    outcome: Annotated[str | None, "of the last attempt"]
+    error_type: Annotated[str | None, "of the last attempt"]
+    error: Annotated[str | None, "of the last attempt", ListColumn("ERROR", absent="")]
+    failed_at: Annotated[datetime, ListColumn("FAILED")]
+
+    @property
+    def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
+        return TaskKey(self.run_id, self.step, self.task)
+
+
+class Actions(NamedTuple):
+    """With `--follow` one action in each line, the oldest first."""
+
+    actions: Annotated[Sequence[PersonAction], "the newest first"]

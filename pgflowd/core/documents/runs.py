@@ -29,8 +29,13 @@ from pgflowd.core.documents import (
     shown,
     versioned,
 )
-from pgflowd.core.documents.run_tasks import FamilyMember, StepUndo
-from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.documents.run_tasks import (
+    FamilyMember,
+    ListedSignal,
+    OpenTask,
+    SavedCheckpoint,
+    StepUndo,
+)
 from pgflowd.core.output_stream import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus

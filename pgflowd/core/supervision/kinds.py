@@ -22,7 +22,7 @@ from pgflowd.core.text import duration
 class ChildKind:
     """One kind of children."""
 
-    name: str  # in ids, titles, log records and the status (`core.documents.daemon`)
+    name: str  # in ids, titles, log records and the status (`core.documents.daemons`)
     sends: tuple[type[Message], ...]
     receives: tuple[type[Message], ...] = ()  # besides Drain and QuickStop
     is_group: bool = False  # one child per flow or entry

@@ -6,12 +6,12 @@ migrate waits for the first. `status` and `verify` only read. `require` raises i
 work with the schema. `sql` returns the SQL that `migrate` would execute. A schema `pgflow` that
 pgflow's own migrations made is adopted.
 
-    files    the SQL files and their order
-    state    the schema found in the database, the states that pgflowd refuses, and its changes
+    state    the SQL files and their order; the schema found in the database, the states that
+             pgflowd refuses, and its changes
     migrate  the files for one migrate, executed or printed
 """
 
-from pgflowd.db.schema.migrate import install, migrate, roles_sql, sql
+from pgflowd.db.schema.migrate import migrate, roles_sql, sql
 from pgflowd.db.schema.state import (
     SchemaStatus,
     refuse_newer,
@@ -24,7 +24,6 @@ from pgflowd.db.schema.state import (
 
 __all__ = [
     "SchemaStatus",
-    "install",
     "migrate",
     "refuse_newer",
     "replaced_functions",

@@ -21,23 +21,21 @@ from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT
 from pgflowd.db.query import fetch_value
-from pgflowd.db.schema.files import (
+from pgflowd.db.schema.state import (
+    NONE,
+    OURS,
     SERVERS,
+    Connection,
+    Core,
     Migration,
     SqlFile,
     checksum,
     migrations,
     read,
-    schema_files,
-)
-from pgflowd.db.schema.state import (
-    NONE,
-    OURS,
-    Connection,
-    Core,
     read_core,
     read_state,
     refuse_to_migrate,
+    schema_files,
 )
 from pgflowd.errors import DatabaseError, OutOfReach
 from pgflowd.resources import schema_version
@@ -46,17 +44,12 @@ BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, d
 CONFLICT_STATES = {"42P06", "42P07", "42710", "42723", "2BP01"}  # foreign objects exist
 
 
-def install(conn: Connection) -> None:
-    """Bring an empty or older database to the newest schema, pgmq included."""
-    migrate(conn)
-
-
 def migrate(
     conn: Connection, to: int | None = None, dry_run: bool = False, *, adopt: bool = False
 ) -> Migrated:
     """
-    Bring the database to version `to`, or to the newest, in one transaction. E307 if functions of
-    schema pgflow are not ours, unless it is to adopt them.
+    Bring an empty or older database to version `to`, or to the newest, in one transaction, with
+    pgmq. E307 if functions of schema pgflow are not ours, unless it is to adopt them.
     """
     with conn.transaction() as transaction:
         _apply(conn, session_script())

@@ -294,11 +294,11 @@ class RunnerContext(StartingContext):
 
     def _keep_with_work(self, checkpoint: Checkpoint) -> None:
         if (work := self._memo_work()) is not None and self.is_home:
-            from pgflowd.db import handler_requests
+            from pgflowd.db import workers
 
             task, lease_s = (self.run_id, self.step_slug, self.task_index), self._lease_s
             name, data = checkpoint.name, self._encoded(checkpoint).decode()
-            save = handler_requests.save(task, self.token, name, data, checkpoint.version, lease_s)
+            save = workers.save(task, self.token, name, data, checkpoint.version, lease_s)
             if work.save(save, self._ends, self.cancelled.is_set):
                 return
         self._keep(checkpoint)

@@ -46,7 +46,7 @@ from pgflowd.core.supervision.tree import (
     label_of,
     new_tree,
 )
-from pgflowd.db.schema.files import read_all
+from pgflowd.db.schema.state import read_all
 from pgflowd.errors import Problem
 from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from pgflowd import __version__
 from pgflowd.core.documents import encoded, versioned
-from pgflowd.core.documents.daemon import StatusProblem
 from pgflowd.core.documents.daemon_status import (
     ChildFacts,
     DaemonFacts,
@@ -28,6 +27,7 @@ from pgflowd.core.documents.daemon_status import (
     state_of,
     status_of,
 )
+from pgflowd.core.documents.daemons import StatusProblem
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import StatusPart, parts_of
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, added, counters_of

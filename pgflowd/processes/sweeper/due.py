@@ -26,22 +26,20 @@ from pgflowd.core.sweeper import NEVER, DueLooks, PartState, whole
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.core.ticks import planned_ticks
 from pgflowd.db.errors import failure_of, sqlstate_of
-from pgflowd.db.schedules import (
-    DueSchedule,
-    PlannedTicks,
-    due_schedules,
-    postpone,
-    schedule_troubles,
-    tick,
-)
 from pgflowd.db.waits import (
     KINDS,
     DueLook,
+    DueSchedule,
+    PlannedTicks,
+    due_schedules,
     due_writers,
     not_done,
+    postpone,
     postpone_due,
     process_due,
+    schedule_troubles,
     sweeper_sleeps,
+    tick,
 )
 from pgflowd.errors import PgflowdError, Problem
 

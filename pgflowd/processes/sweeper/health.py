@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from pgflowd.core.documents.daemons import ENDING, stored
-from pgflowd.core.documents.waits import problem_of
+from pgflowd.core.documents.run_tasks import problem_of
 from pgflowd.core.json import dumps, loads
 from pgflowd.core.messages import StatusPart, StatusWanted
 from pgflowd.core.server_connections import (

@@ -29,7 +29,7 @@ from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import handler_requests, runs, tasks, waits, workers
+from pgflowd.db import runs, tasks, waits, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import (
@@ -240,10 +240,10 @@ class DatabaseConnections:
                 body = await self._way_in(conn)
             elif task is None:
                 refusal = Refusal("the task has ended")
-            elif query := handler_requests.reading(request, task):
+            elif query := workers.reading(request, task):
                 body = await execute_async(conn, query)
             else:
-                change = handler_requests.changing(request, task, self._lease_s)
+                change = workers.changing(request, task, self._lease_s)
                 done = await execute_async(conn, change)
                 if not done:
                     return events.Fetched(action.connection, is_locked=True)

@@ -40,10 +40,9 @@ from pgflowd.db import flows
 from pgflowd.db.definitions import option_values, versions_of
 from pgflowd.db.operations import new_run_id
 from pgflowd.db.query import database_time
-from pgflowd.db.run_search import search_runs
+from pgflowd.db.run_details import search_runs
 from pgflowd.db.runs import started_runs
-from pgflowd.db.schedules import list_schedules
-from pgflowd.db.waits import list_limits
+from pgflowd.db.waits import list_limits, list_schedules
 from pgflowd.web.pages.page import Page, PageRequest
 from pgflowd.web.text import visible
 

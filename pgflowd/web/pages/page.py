@@ -22,7 +22,7 @@ from pgflowd.db.flows import overview_counts
 from pgflowd.db.operations import Operation, get_with_states
 from pgflowd.db.performing import run_sync
 from pgflowd.db.query import Query, database_time, execute, execute_together
-from pgflowd.db.run_search import find_run
+from pgflowd.db.run_details import find_run
 from pgflowd.errors import PgflowdError
 
 T = TypeVar("T")

@@ -10,21 +10,33 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pgflowd.core.documents import Hidden, Inline, runs, shown
-from pgflowd.core.documents.history import EventPage
-from pgflowd.core.documents.run_tasks import Branch, StepTask, StepTasksPage, ValuePart, branches_of
+from pgflowd.core.documents.run_tasks import (
+    Branch,
+    EventPage,
+    OpenTask,
+    StepTask,
+    StepTasksPage,
+    ValuePart,
+    branches_of,
+)
 from pgflowd.core.documents.runs import PageKey, RunDetails, RunPage, RunWithStates, StepTasks
-from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.graph import Graph, Node
 from pgflowd.core.lookup import refuse_unknown_step, unknown_flow
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.run_graph import graph_of_run
 from pgflowd.core.statuses import OPEN_TASK_STATUSES, Outcome, RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import short_id
-from pgflowd.db.history import attempts, event_page, kept_output, task_attempts, value_part
 from pgflowd.db.query import Query, execute
-from pgflowd.db.run_details import read_details, run_tasks, step_strip
-from pgflowd.db.run_search import count_runs, flow_slugs, runs_by_id, search_runs
-from pgflowd.db.runs import run_steps
+from pgflowd.db.run_details import (
+    count_runs,
+    flow_slugs,
+    read_details,
+    run_tasks,
+    runs_by_id,
+    search_runs,
+    step_strip,
+)
+from pgflowd.db.runs import attempts, event_page, kept_output, run_steps, task_attempts, value_part
 from pgflowd.errors import NotFound
 from pgflowd.web.pages.page import Connection, Page, PageRequest, refused
 from pgflowd.web.text import JsonBranch, path_of, tree_of

@@ -14,8 +14,7 @@ from pgflowd.core.documents import Hidden, Inline, documentation, shown
 from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
 from pgflowd.core.documents.documentation import ErrorPage, ListedCode
 from pgflowd.core.documents.flows import StalledTasks
-from pgflowd.core.documents.history import Actions, DeadLetter
-from pgflowd.core.documents.waits import ListedSignal, OpenTask, Signals
+from pgflowd.core.documents.run_tasks import Actions, DeadLetter, ListedSignal, OpenTask, Signals
 from pgflowd.core.finding import Finding, FindingState, Section
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.sections import RecoverySettings
@@ -23,9 +22,9 @@ from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import nearest
 from pgflowd.db.daemons import list_daemons
 from pgflowd.db.doctor import DoctorRequest, examine
-from pgflowd.db.history import dead_letters, list_actions
 from pgflowd.db.query import database_time
-from pgflowd.db.run_search import flow_slugs
+from pgflowd.db.run_details import flow_slugs
+from pgflowd.db.runs import dead_letters, list_actions
 from pgflowd.db.waits import inbox as waiting_tasks
 from pgflowd.db.waits import list_signals, list_tasks, stalled_tasks
 from pgflowd.errors import TITLES, NotFound, PgflowdError

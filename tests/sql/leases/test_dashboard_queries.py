@@ -14,9 +14,9 @@ from pgflowd.core.documents.flows import OverviewCounts
 from pgflowd.core.documents.run_tasks import StripCell, ValuePart
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.db.flows import flow_grid, overview_counts
-from pgflowd.db.history import failed_attempts, value_part
 from pgflowd.db.query import execute
 from pgflowd.db.run_details import step_strip
+from pgflowd.db.runs import failed_attempts, value_part
 
 APPROVAL = {"kind": "signal", "name": "a", "why": "approval", "checkpoint": "signal a 1"}
 

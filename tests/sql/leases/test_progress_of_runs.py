@@ -10,7 +10,7 @@ import pytest
 from support.database import Row, key
 from support.leases import LeaseDatabase, element
 
-from pgflowd.db import history, runs, tasks
+from pgflowd.db import runs, tasks
 from pgflowd.db.query import execute
 
 
@@ -42,7 +42,7 @@ def test_the_last_value_is_there_and_when_it_was_told(db: LeaseDatabase) -> None
     tell(db, task, {"done": 1, "total": 3})
     tell(db, task, {"done": 2, "total": 3, "text": "pages"})
 
-    (found,) = execute(db.conn, history.run_progress(task.run_id))
+    (found,) = execute(db.conn, runs.run_progress(task.run_id))
     assert (found.step_slug, found.task_index, found.attempt) == ("a", 0, 1)
     assert (found.progress.words, found.progress.at is None) == ("2/3 pages", False)
 
@@ -89,7 +89,7 @@ def test_what_is_kept_comes_with_the_report_or_not_at_all(db: LeaseDatabase) -> 
     if "failed" in db.kept("failed"):
         assert told(db, task) == {"done": 3}
         assert tuple(db.rows(query, task.token)[0]) == ("0.5 stdout hello\n", 1)
-    (trouble,) = execute(db.conn, history.failed_attempts(task.run_id)) or [None]
+    (trouble,) = execute(db.conn, runs.failed_attempts(task.run_id)) or [None]
     assert trouble is None or trouble.output_lines == 1
 
 

@@ -13,7 +13,7 @@ from pgflowd.core.documents.runs import PageKey, RunPage
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.wishes import Moment
 from pgflowd.db.query import execute
-from pgflowd.db.run_search import count_runs, runs_by_id, search_runs
+from pgflowd.db.run_details import count_runs, runs_by_id, search_runs
 
 PLANNED = """
 select run_id from pgflowd.start(%s, '1', null, start_at => now() + interval '1 day',
