@@ -18,7 +18,7 @@ from support.schema import MIGRATIONS, As, Connection, catalog, schemas
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.migrate import session_script
-from pgflowd.db.schema.state import refuse_to_migrate
+from pgflowd.db.schema.state import refuse, unsolvable
 from pgflowd.embedded import wheel_binaries
 from pgflowd.errors import AccessDenied, DatabaseError
 from pgflowd.resources import schema_version
@@ -251,7 +251,7 @@ def test_status_shows_a_server_of_another_version(conn: Connection, server: str)
     state = replace(schema.status(conn).state, server=server)
 
     with pytest.raises(DatabaseError, match=f"E309 the server is PostgreSQL {server}"):
-        refuse_to_migrate(state)
+        refuse(next(unsolvable(state), None))
 
 
 def test_a_version_out_of_reach_is_refused(conn: Connection) -> None:

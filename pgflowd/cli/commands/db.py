@@ -73,18 +73,18 @@ def status(app: App) -> None:
     with open_connection(app) as conn:
         found = stored.schema.status(conn)
     lines = [f"{name:<10}{value}" for name, value in _status_lines(found)]
-    record = found.state.record
+    state = found.state
     app.print_result(
         "\n".join(lines),
         {
-            "server": found.state.server,
-            "pgmq": found.state.pgmq,
+            "server": state.server,
+            "pgmq": state.pgmq,
             "core": found.core.edition,
-            "version": found.state.version,
+            "version": state.version,
             "needed": found.needed,
-            "release": record.release,
-            "applied_at": record.applied_at,
-            "applied_by": record.applied_by,
+            "release": state.release,
+            "applied_at": state.applied_at,
+            "applied_by": state.applied_by,
             "functions_differ": found.functions_differ,
             "problem": problem_json(app, found.problem) if found.problem else None,
         },
@@ -205,16 +205,16 @@ def _value_text(value: Any) -> str:
 
 
 def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
-    state, record = found.state, found.state.record
+    state = found.state
     lines = [
         ("server", f"PostgreSQL {state.server}"),
         ("pgmq", state.pgmq or "none"),
         ("core", _core_words(found)),
         ("schema", f"{state.version or 'none'}; this pgflowd needs {found.needed}"),
     ]
-    if record.applied_at:
-        by = f"by {record.applied_by}, pgflowd {record.release}"
-        lines.append(("applied", f"{record.applied_at:%Y-%m-%d %H:%M} {by}"))
+    if state.applied_at:
+        by = f"by {state.applied_by}, pgflowd {state.release}"
+        lines.append(("applied", f"{state.applied_at:%Y-%m-%d %H:%M} {by}"))
     if found.functions_differ:
         lines.append(("functions", "of another pgflowd; `pgflowd db migrate` replaces them"))
     return lines

@@ -34,8 +34,9 @@ from pgflowd.db.schema.state import (
     read,
     read_core,
     read_state,
-    refuse_to_migrate,
+    refuse,
     schema_files,
+    unsolvable,
 )
 from pgflowd.errors import DatabaseError, OutOfReach
 from pgflowd.resources import schema_version
@@ -55,15 +56,15 @@ def migrate(
         _apply(conn, session_script())
         with translated(conn):
             state = read_state(conn)
-            refuse_to_migrate(state)
+            refuse(next(unsolvable(state), None))
             core = read_core(conn, state)
-        core.refuse(adopt=adopt and to is None)
+        if core.changed or not adopt or to is not None:
+            refuse(core.problem)
         if to is not None:
             _check_target(to, lowest=state.version or 1)
         target = schema_version() if to is None else to
         by_migrations = state.version is not None or to is not None
-        last = state.record.checksum
-        plan = MigrationPlan(state.version, target, by_migrations, last, core)
+        plan = MigrationPlan(state.version, target, by_migrations, state.checksum, core)
         for file in plan.before:
             _apply(conn, file)
         # whether each object is as the last migrate recorded it

@@ -29,7 +29,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import chain
@@ -165,54 +165,35 @@ MIGRATE = "run `pgflowd db migrate`"
 
 
 @dataclass(frozen=True)
-class MigrationRecord:
-    """The row of the last migrate in `pgflowd.schema_history`."""
-
-    version: int | None = None
-    checksum: str | None = None  # of all schema files together
-    release: str | None = None
-    server: int | None = None
-    applied_at: datetime | None = None
-    applied_by: str | None = None
-
-
-@dataclass(frozen=True)
 class SchemaState:
     """The state of a database: whose schema pgflow is, and the record of the last migrate."""
 
     core: str
-    replaced: tuple[str, ...]  # functions of pgflow that a sweeper has found to be others
-    has_strays: bool  # tables in schema pgflowd without its history
-    record: MigrationRecord
     server: str
     pgmq: str | None
-
-    @property
-    def version(self) -> int | None:
-        return self.record.version
+    has_strays: bool  # tables in schema pgflowd without its history
+    replaced: Sequence[str] = ()  # functions of pgflow that a sweeper has found to be others
+    version: int | None = None
+    checksum: str | None = None  # of all schema files together
+    release: str | None = None
+    applied_at: datetime | None = None
+    applied_by: str | None = None
 
 
 def read_state(conn: Connection) -> SchemaState:
     """Read the state. Raises errors of psycopg, for example without permission."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        about: dict[str, Any] = {}
-        for path in ("install/core.sql", "install/about.sql"):
-            about |= cursor.execute(read(path).text.encode()).fetchone() or {}
-        record, replaced = MigrationRecord(), None
-        if about["has_history"]:
-            row = cursor.execute(read("install/state.sql").text.encode()).fetchone() or {}
-            record = MigrationRecord(**{each.name: row[each.name] for each in fields(record)})
-            if about["has_settings"]:
-                found = cursor.execute(_REPLACED).fetchone()
-                replaced = found and found["value"]
-    return SchemaState(
-        core=about["core"],
-        replaced=tuple(replaced or ()),
-        has_strays=about["has_strays"],
-        record=record,
-        server=about["server"],
-        pgmq=about["pgmq"],
-    )
+
+        def row(query: str) -> dict[str, Any]:
+            return cursor.execute(query.encode()).fetchone() or {}
+
+        found = row(read("install/core.sql").text) | row(read("install/about.sql").text)
+        has_history, has_settings = found.pop("has_history"), found.pop("has_settings")
+        if has_history:
+            found |= row(read("install/state.sql").text)
+        if has_history and has_settings:
+            found["replaced"] = row(_REPLACED).get("value") or ()
+    return SchemaState(**found)
 
 
 @dataclass(frozen=True)
@@ -233,11 +214,6 @@ class Core:
             )
             return Problem("E307", text, next="change them back, or use another database")
         return replaced_problem(self.to_replace) if self.to_replace else None
-
-    def refuse(self, *, adopt: bool) -> None:
-        """Raise E307 if a migrate would replace functions that are not ours, unless it adopts."""
-        if self.changed or not adopt:
-            _raise(self.problem)
 
 
 NONE = Core(None)
@@ -328,8 +304,8 @@ def status(conn: Connection) -> SchemaStatus:
         conn.execute(read("install/printing.sql").text.encode())
         state = read_state(conn)
         core = read_core(conn, state)
-    problem = next(_unsolvable(state), None) or core.problem or next(_solvable(state), None)
-    differ = problem is None and state.record.checksum != checksum(schema_files())
+    problem = next(unsolvable(state), None) or core.problem or next(_solvable(state), None)
+    differ = problem is None and state.checksum != checksum(schema_files())
     return SchemaStatus(state, core, schema_version(), problem, differ)
 
 
@@ -340,7 +316,7 @@ def require(conn: Connection) -> SchemaState:
     replaced = (
         replaced_problem(state.replaced) if state.replaced or state.core == UPSTREAM else None
     )
-    _raise(next(_unsolvable(state), None) or replaced or next(_solvable(state), None))
+    refuse(next(unsolvable(state), None) or replaced or next(_solvable(state), None))
     return state
 
 
@@ -348,15 +324,10 @@ def refuse_newer(conn: Connection) -> None:
     """Raise E303 for the schema of a later pgflowd; do nothing if its version cannot be read."""
     with translated(conn), suppress(*_VERSION_UNREADABLE):
         row = conn.execute(_VERSION).fetchone()
-        _raise(_newer(row[0]) if row else None)
+        refuse(_newer(row[0]) if row else None)
 
 
-def refuse_to_migrate(state: SchemaState) -> None:
-    """Raise if a migrate cannot start from this state."""
-    _raise(next(_unsolvable(state), None))
-
-
-def _raise(problem: Problem | None) -> None:
+def refuse(problem: Problem | None) -> None:
     if problem:
         raise DatabaseError(problem.text, code=problem.code, next=problem.next)
 
@@ -368,7 +339,7 @@ def _newer(version: int | None) -> Problem | None:
     return Problem("E303", text, next="upgrade pgflowd")
 
 
-def _unsolvable(state: SchemaState) -> Iterator[Problem]:
+def unsolvable(state: SchemaState) -> Iterator[Problem]:
     """Yield the problems that no migrate solves."""
     major = re.match(r"\d+", state.server)  # the 18 of "18.4" and of "18beta1"
     if major is None or int(major[0]) not in SERVERS:
