@@ -100,26 +100,22 @@ AsyncForeign: TypeAlias = SqlalchemyAsyncSession | AsyncpgConnection | PooledAsy
 def library_of(database: object) -> Library | None:
     """Whose connection an object is; None if it is none that is known."""
     for kind in type(database).__mro__:
-        module, name = kind.__module__, kind.__name__
-        if module.startswith("sqlalchemy.ext.asyncio"):
-            is_one = name in ("AsyncSession", "AsyncConnection", "async_scoped_session")
-            return Library.SQLALCHEMY_ASYNC if is_one else None
-        if module.startswith(("sqlalchemy.orm", "sqlalchemy.engine")):
-            is_one = name in ("Session", "scoped_session", "Connection")
-            if is_one:
-                return Library.SQLALCHEMY
-        if (module, name) in _OF_ASYNCPG:
-            return Library.ASYNCPG
-        if (module, name) in _OF_DJANGO:
-            return Library.DJANGO
+        for library, module, *names in _KINDS:
+            if kind.__module__.startswith(module) and kind.__name__ in names:
+                return library
     return None
 
 
-_OF_ASYNCPG = {("asyncpg.connection", "Connection"), ("asyncpg.pool", "PoolConnectionProxy")}
-_OF_DJANGO = {
-    ("django.db.backends.base.base", "BaseDatabaseWrapper"),
-    ("django.utils.connection", "ConnectionProxy"),
-}
+_KINDS = (  # of connections: the library, its module, the names of their classes
+    (Library.SQLALCHEMY_ASYNC, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection",
+     "async_scoped_session"),
+    (Library.SQLALCHEMY, "sqlalchemy.orm", "Session", "scoped_session"),
+    (Library.SQLALCHEMY, "sqlalchemy.engine", "Connection"),
+    (Library.ASYNCPG, "asyncpg.connection", "Connection"),
+    (Library.ASYNCPG, "asyncpg.pool", "PoolConnectionProxy"),
+    (Library.DJANGO, "django.db.backends.base.base", "BaseDatabaseWrapper"),
+    (Library.DJANGO, "django.utils.connection", "ConnectionProxy"),
+)  # fmt: skip
 
 
 def pool_of(connection: Any) -> object:

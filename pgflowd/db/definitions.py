@@ -144,13 +144,11 @@ def define(conn: Connection, code: Code, mode: str, *, take_code: bool = False) 
                 execute(conn, deploy_version(slug, shape, None, take_code=take_code))
             return _follow(conn, code, found, may_write=may_write, take_code=take_code)
         known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(slug)),))
+        if known is not None and (problem := _refusal(conn, code, known, mode)):
+            raise DatabaseError(problem.text, code=problem.code, next=problem.next)
         if known is not None and mode == "version":
-            for problem in unserved_versions(conn, code):  # open runs would have no handler
-                raise DatabaseError(problem.text, code="W322", next=problem.next)
             next_one, _ = execute(conn, deploy_version(slug, shape, None, take_code=take_code))
             return Defined([], [f"version {next_one} is current"])
-        if known is not None and mode != "recreate":
-            raise _mismatch(slug, changes_between(known, shape))
         if known is None and mode == "verify":
             raise DatabaseError(
                 f"the database has no flow {slug}, and definitions is 'verify'",
@@ -176,15 +174,24 @@ def refusal(conn: Connection, code: Code, mode: str) -> Problem | None:
             found = find_version(conn, code.name, code.shape)
         except DatabaseError as refused:
             return Problem(refused.code, refused.text, PLACE, refused.next)
-        if found is not None or mode == "recreate":
+        if found is not None:
             return None
         known = fetch_value(conn, _SHAPE, (execute(conn, current_flow(code.name)),))
         if known is None:
             return None  # it is new, or the worker says what is missing
-        if mode == "version":
-            return next(iter(unserved_versions(conn, code)), None)
-        error = _mismatch(code.name, changes_between(known, code.shape))
-        return Problem(error.code, error.text, PLACE, error.next)
+        return _refusal(conn, code, known, mode)
+
+
+def _refusal(conn: Connection, code: Code, known: Shape, mode: str) -> Problem | None:
+    """Why the shape of the code may not follow the known one."""
+    if mode == "version":  # open runs would have no handler
+        return next(iter(unserved_versions(conn, code)), None)
+    if mode == "recreate":
+        return None
+    slug, found = code.name, "; ".join(changes_between(known, code.shape)[:5])
+    text = f"{slug}: the code has another shape than the database: {found}"
+    remedy = f"see `pgflowd flows diff {slug}`; `pgflowd flows deploy {slug}` makes it a version"
+    return Problem("E306", text, PLACE, remedy)
 
 
 def find_version(conn: Connection, name: str, shape: Shape) -> str | None:
@@ -329,20 +336,11 @@ def _taken(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
     return execute(conn, taken_names(slug, names)) if names else []
 
 
-def _mismatch(slug: str, found: list[str]) -> DatabaseError:
-    return DatabaseError(
-        f"{slug}: the code has another shape than the database: {'; '.join(found[:5])}",
-        code="E306",
-        next=f"see `pgflowd flows diff {slug}`; `pgflowd flows deploy {slug}` makes it a version",
-    )
-
-
 # options in code and database
 
 
 def option_values(slug: str, shape: Shape) -> Query[list[OptionValues]]:
     """Return the options of which code, database and last deployment do not say the same."""
-
     params = (slug, json.dumps(shape))
     return Query(
         _OPTION_VALUES, params, lambda rows: [document_of(OptionValues, row) for row in rows]

@@ -33,15 +33,7 @@ OF_OWNERS = re.compile(
     r"|_?prune(?!_expired)\w*|_?delete_runs?|setup_\w+|cleanup_\w+|set_setting|watch_queue"
     r"|share_queue|drop_queue|purge_queue"
 )
-OF_STARTERS = {
-    "start_flow",
-    "start_flows",
-    "start_flow_with_states",
-    "get_run_with_states",
-    "get_run",
-    "start",
-    "start_runs",
-}
+OF_STARTERS = re.compile(r"start(_runs|_flows?|_flow_with_states)?|get_run(_with_states)?")
 OF_VERBS = {verb.function: verb.role for verb in VERBS} | {"task_claim": OPERATOR}
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"
@@ -86,7 +78,7 @@ def role_for(kind: str, name: str, context: str = "") -> str | None:
             return OF_VERBS[name]
         if OF_OWNERS.fullmatch(name):
             return OWNER
-        if name in OF_STARTERS:
+        if OF_STARTERS.fullmatch(name):
             return STARTER
         return VIEWER if OF_VIEWERS.fullmatch(name) else WORKER
     if kind in ("table", "view"):

@@ -27,7 +27,7 @@ from pgflowd.core.output_stream import output_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.timeline import output_entry, undo_output
 from pgflowd.db import runs
-from pgflowd.db.operations import Hears, Listen, Notices, Now, Operation, get
+from pgflowd.db.operations import Hears, Listen, Notices, Operation, get
 from pgflowd.errors import AccessDenied, RunError, WaitTimeout
 
 AnyRun = TypeVar("AnyRun", bound=Run)
@@ -80,7 +80,7 @@ class Channels:
         new |= loud - set(self._outputs.values()) if self._may_hear_output else set()
         if new or len(wanted) < len(self._runs) or len(loud) < len(self._outputs):
             yield from self._listen(wanted, loud)
-        now: float = yield Now()
+        now = time.monotonic()
         if not wanted or (not new and now < self._follow_at):
             return set()
         pauses = [runs.FOLLOW_AGAIN_S]
@@ -204,11 +204,11 @@ class Follower(Generic[AnyRun]):
         self._was_reached = True  # an operation begins when there is a connection for it
         while self.open:
             yield from self.listen()
-            began: float = yield Now()
+            began = time.monotonic()
             while self._due:
                 if entries := (yield from self._read_one(self._due[0])):
                     return entries
-            now: float = yield Now()
+            now = time.monotonic()
             self._cost_s = max(self._cost_s, now - began)
             if self.open and (lines := (yield from self._pause(now))):
                 return lines
@@ -250,8 +250,8 @@ class Follower(Generic[AnyRun]):
             return new
         if self._with_output:
             lines: list[TimelineEntry] = []  # that are still on their way
-            until = (yield Now()) + LAST_LINES_S
-            while (yield Now()) < until and (notices := (yield Notices(QUIET_S))):
+            until = time.monotonic() + LAST_LINES_S
+            while time.monotonic() < until and (notices := (yield Notices(QUIET_S))):
                 lines += self._heard(notices)
             at = next((at for at, entry in enumerate(new) if entry.is_end), len(new))
             new = [*new[:at], *lines, *new[at:]]
@@ -275,7 +275,7 @@ class Follower(Generic[AnyRun]):
                 return lines
             if self._due:
                 return []
-            now = yield Now()
+            now = time.monotonic()
         self._is_due(self.open)
         return []
 

@@ -2,8 +2,8 @@
 The operations of clients on runs, and `calling`, the call of a verb's SQL function. The operation
 that follows runs is in `db.following`.
 
-An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Notices`,
-`Now`) and receives the result of each; errors are thrown into it. `db.performing` and
+An operation is a generator. It yields steps (`Query`, `Together`, `Listen`, `Hears`, `Notices`)
+and receives the result of each; errors are thrown into it. `db.performing` and
 `db.performing_async` execute the steps and decide nothing, so the logic exists once.
 """
 
@@ -107,12 +107,7 @@ class Notices:
     max_s: float
 
 
-@dataclass(frozen=True)
-class Now:
-    """Return the seconds of a monotonic clock."""
-
-
-Step = Query[Any] | Together | Listen | Hears | Notices | Now
+Step = Query[Any] | Together | Listen | Hears | Notices
 Operation = Generator[Step, Any, T]
 
 

@@ -98,7 +98,7 @@ def _execute(conn: Connection | ForeignConnection, step: Step) -> Any:
             for verb, names in (("unlisten", step.others), ("listen", step.channels)):
                 for name in names:
                     conn.execute(sql.SQL(f"{verb} {{}}").format(sql.Identifier(name)))
-    return time.monotonic()
+    return None
 
 
 def follow_sync(

@@ -9,7 +9,6 @@ What an operation decides is decided in it; here is only how each of its steps i
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -107,7 +106,7 @@ async def _execute_async(conn: AsyncConnection | AsyncForeignConnection, step: S
             for verb, names in (("unlisten", step.others), ("listen", step.channels)):
                 for name in names:
                     await conn.execute(sql.SQL(f"{verb} {{}}").format(sql.Identifier(name)))
-    return time.monotonic()
+    return None
 
 
 async def follow_async(

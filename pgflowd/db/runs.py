@@ -475,21 +475,17 @@ def value_part(
     `start` counts members, or the characters of a string. None: there is no such value.
     """
 
+    source = "pgflowd.value_part(%s, %s, %s, %s, %s::text[], %s, %s, %s)"
+    params = (run_id, step, task, what, list(path), start, most, max_bytes)
+    values = documents(ValueMember, source, params)
+
     def read(rows: Rows) -> ValuePart | None:
         if not rows:
             return None
-        (_, kind, length, is_whole, value), *others = rows
-        members = [document_of(ValueMember, row) for row in others]
-        return ValuePart(list(path), start, kind, length, is_whole, decode(value), members)
+        it, *members = values.read(rows)
+        return ValuePart(list(path), start, it.type, it.length, it.is_whole, it.value, members)
 
-    params = (run_id, step, task, what, list(path), start, most, max_bytes)
-    return Query(_VALUE_PART, params, read)
-
-
-_VALUE_PART = """
-select name, type, length, is_whole, value
-  from pgflowd.value_part(%s, %s, %s, %s, %s::text[], %s, %s, %s)
-"""
+    return Query(values.sql, params, read)
 
 
 # traces
@@ -503,30 +499,15 @@ def trace_id(run_id: UUID) -> Query[str]:
 def export_attempts(most: int) -> Query[list[EndedAttempt]]:
     """Return attempts that have ended, and move the cursor of exports past them; none while
     another daemon exports. In a transaction, which is committed once they are exported."""
-
-    def read(rows: Rows) -> list[EndedAttempt]:
-        made = ((*row[:-2], row[-2] and decode(row[-2]), row[-1]) for row in rows)
-        return [EndedAttempt._make(row) for row in made]
-
-    return Query(_EXPORT_ATTEMPTS, (most,), read)
+    columns = {**_EXPORTED, "error": "error_message"}
+    return documents(EndedAttempt, "pgflowd.export_attempts(%s)", (most,), **columns)
 
 
 def export_runs(run_ids: Sequence[str], most: int) -> Query[list[EndedPart]]:
     """Return these runs that have ended, and some that no report has ended, with their steps: each
     run before its steps. In the transaction of `export_attempts`."""
-
-    def read(rows: Rows) -> list[EndedPart]:
-        return [EndedPart._make((*row[:-1], row[-1] and decode(row[-1]))) for row in rows]
-
-    return Query(_EXPORT_RUNS, (list(run_ids), most), read)
+    source = "pgflowd.export_runs(%s::uuid[], %s) order by run_id, step_slug nulls first"
+    return documents(EndedPart, source, (list(run_ids), most), **_EXPORTED)
 
 
-_EXPORT_ATTEMPTS = """
-select run_id::text, step_slug, task_index, token, flow_slug, attempt, began_us, ended_us, outcome,
-       error_type, error_message, exit_code, exit_signal, cpu_s, peak_kb, trace, ends_run
-  from pgflowd.export_attempts(%s)
-"""
-_EXPORT_RUNS = """
-select run_id::text, flow_slug, step_slug, status, error, began_us, ended_us, deps, trace
-  from pgflowd.export_runs(%s::uuid[], %s) order by run_id, step_slug nulls first
-"""
+_EXPORTED = {"run_id": "run_id::text", "flow": "flow_slug", "step": "step_slug", "told": "trace"}

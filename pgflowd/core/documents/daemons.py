@@ -22,7 +22,6 @@ from uuid import UUID
 
 from pgflowd.core.documents import (
     SCHEMA_VERSION,
-    DocumentField,
     DocumentOf,
     Format,
     Inline,
@@ -313,8 +312,7 @@ class ListedDaemon:
 
     @property
     def flows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.status["flows"]
-        return found
+        return list(self.status["flows"])
 
     @property
     def flow_states(self) -> Annotated[dict[str, int], ListColumn("FLOWS")]:
@@ -341,13 +339,11 @@ class ListedDaemon:
 
     @property
     def database(self) -> Annotated[dict[str, Any], ListColumn("DATABASE")]:
-        found: dict[str, Any] = self.status["database"]
-        return found
+        return dict(self.status["database"])
 
     @property
     def problems(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.status["problems"]
-        return found
+        return list(self.status["problems"])
 
 
 def silence(daemon: ListedDaemon, *, is_alone: bool) -> str:
@@ -422,21 +418,15 @@ def _object(kind: Any, value: Any) -> dict[str, Any]:
     given = value if isinstance(value, Mapping) else {}
     read: dict[str, Any] = {}
     for field in fields_of(kind):
+        one = given.get(field.key)
+        words = next((note for note in field.notes if isinstance(note, Words)), None)
         if field.mark is Presence.INLINE:
             read |= _object(field.type, given)
+        elif words is not None:
+            read[field.key] = one if one in list(words) else ChildState.DISABLED.value
         else:
-            read[field.key] = _field(field, given.get(field.key))
+            read[field.key] = _id(one) if "uuid" in field.notes else _value(field.type, one)
     return read
-
-
-def _field(field: DocumentField, value: Any) -> Any:
-    for note in field.notes:
-        if isinstance(note, Words):
-            known = isinstance(value, str) and value in note
-            return value if known else ChildState.DISABLED.value
-    if "uuid" in field.notes:
-        return _id(value)
-    return _value(field.type, value)
 
 
 def _value(kind: Any, value: Any) -> Any:
@@ -453,13 +443,10 @@ def _value(kind: Any, value: Any) -> Any:
         return _id(value)
     if kind in (str, datetime):
         return value[:_MOST_CHARS] if isinstance(value, str) else ""
-    if kind is int:
-        return int(_number(value) or 0)
-    if kind is float:
-        return float(_number(value) or 0)
+    if kind in (int, float):
+        return kind(_number(value) or 0)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        known = isinstance(value, str) and value in [str(word) for word in kind]
-        return value if known else _ODD[kind]
+        return value if value in [str(word) for word in kind] else _ODD[kind]
     (item,) = get_args(kind)[-1:]
     if get_origin(kind) is dict:  # numbers, by what they count
         found = list(value.items())[:_MOST_MEMBERS] if isinstance(value, Mapping) else []

@@ -50,12 +50,9 @@ def environment() -> dict[str, str]:
     given = connections[database_alias()].get_connection_params()
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     url = make_conninfo(**{key: value for key, value in given.items() if key in known})
-    paths = os.pathsep.join(dict.fromkeys([*filter(None, sys.path[:1]), *_python_path()]))
-    found = {**os.environ, _DATABASE: url, "PYTHONPATH": paths}
+    paths = [*sys.path[:1], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    python_path = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    found = {**os.environ, _DATABASE: url, "PYTHONPATH": python_path}
     if config := getattr(settings, "PGFLOWD", {}).get("config"):
         found.setdefault(_CONFIG, str(config))
     return found
-
-
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
