@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgflowd.db import client_connections as client_connections
     from pgflowd.db import connection as connection
     from pgflowd.db import daemons as daemons
     from pgflowd.db import definitions as definitions

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from pgflowd.core.definition.options import OptionValues
@@ -50,7 +49,6 @@ from pgflowd.db.query import (
 from pgflowd.db.workers import MAX_COUNTED
 from pgflowd.errors import Problem, TypeMismatch
 
-Connection = psycopg.Connection[Any]
 OWNER = "pgflow_owner"
 
 
@@ -130,7 +128,7 @@ def worker_caps(flow_slug: str) -> Query[list[WorkerCaps]]:
     return documents(WorkerCaps, "pgflowd.list_caps(%s)", (flow_slug,))
 
 
-def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
+def queued_messages(conn: SyncConnection) -> list[tuple[str, int, float | None]]:
     """Return each flow with the number of its ready messages and the age of the oldest."""
     flows = conn.execute(
         """select flow_slug, to_regclass('pgmq.q_' || lower(flow_slug collate "C")) is not null"""
@@ -145,7 +143,7 @@ def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
     return found
 
 
-def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
+def compare(conn: SyncConnection, slug: str, shape: Shape) -> Comparison:
     """How the flow in the database differs from this shape: a version that has it, else the
     current one."""
     current = execute(conn, definitions.current_flow(slug))
@@ -160,7 +158,7 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
 
 
 @contextmanager
-def as_owner(conn: Connection) -> Iterator[None]:
+def as_owner(conn: SyncConnection) -> Iterator[None]:
     """One transaction, in which this role acts as the owner of the schema, if it may."""
     with translated(conn), conn.transaction():
         if fetch_value(conn, _MAY_BE_OWNER):
@@ -179,7 +177,7 @@ class Deployed:
 
 
 def deploy(
-    conn: Connection,
+    conn: SyncConnection,
     slug: str,
     shape: Shape,
     *,

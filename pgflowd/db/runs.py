@@ -398,19 +398,10 @@ def run_progress(run_id: UUID) -> Query[list[TaskProgress]]:
     return replace(told, read=lambda rows: [one for one in told.read(rows) if one.progress])
 
 
-def failed_attempts(
-    run_id: UUID,
-    most: int = 1000,
-    before: FailedAttempt | None = None,
-) -> Query[list[FailedAttempt]]:
-    """
-    Return the newest attempts of a run that ended without an output, oldest first.
-
-    With `before` those that ended before that one.
-    """
-    end = (before.ended_at, before.token) if before else (None, None)
-    source, params = "pgflowd.run_troubles(%s, %s, %s, %s, %s)", (run_id, None, most, *end)
-    return documents(FailedAttempt, source, params, **_OF_ATTEMPT)
+def failed_attempts(run_id: UUID, most: int = 1000) -> Query[list[FailedAttempt]]:
+    """Return the newest attempts of a run that ended without an output, oldest first."""
+    source = "pgflowd.run_troubles(%s, null, %s)"
+    return documents(FailedAttempt, source, (run_id, most), **_OF_ATTEMPT)
 
 
 def attempts(run_id: UUID) -> Query[list[Attempt]]:

@@ -14,8 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import psycopg
-
 from pgflowd.core.definition.schedule import taken_problem
 from pgflowd.core.documents.flows import ListedLimit, StalledTask
 from pgflowd.core.documents.run_tasks import (
@@ -96,9 +94,6 @@ unnest(pgflowd.flows_of(%s)) as version (flow_slug)
 
 
 # stalled tasks
-
-
-Connection = psycopg.Connection[Any]
 
 
 def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:

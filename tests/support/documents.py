@@ -42,8 +42,19 @@ def check(args: Sequence[str], out: str, err: str) -> None:
 
 @cache
 def validator(kind: Any) -> Draft202012Validator:
-    """Of the closed schema of a document."""
-    return Draft202012Validator(schema_of(kind, is_closed=True), format_checker=FORMATS)
+    """Of the schema of a document, which allows no other keys here."""
+    schema = schema_of(kind)
+    for part in (schema, *schema.get("$defs", {}).values(), *schema.get("anyOf", ())):
+        _close(part)
+    return Draft202012Validator(schema, format_checker=FORMATS)
+
+
+def _close(part: Schema) -> None:
+    """Allow no keys that this part, and those in it, do not have."""
+    if "properties" in part:
+        part["additionalProperties"] = False
+        for each in part["properties"].values():
+            _close(each)
 
 
 def printed_by(args: Sequence[str]) -> Any:

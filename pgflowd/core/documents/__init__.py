@@ -155,20 +155,11 @@ def fields_of(kind: Any) -> tuple[DocumentField, ...]:
 
 def _field(name: str, hint: Any) -> DocumentField:
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    keys = [note for note in notes if isinstance(note, Named)]
-    marks = [note for note in notes if isinstance(note, Presence)]
-    meanings = [note for note in notes if type(note) is str]
+    said: dict[type, Any] = {type(note): note for note in notes}  # the last of each
+    key, meaning, mark = said.get(Named, name), said.get(str, ""), said.get(Presence)
     is_container = get_origin(kind) in (dict, Mapping, list)
     is_json = kind is Any or (is_container and get_args(kind)[-1] is Any)
-    return DocumentField(
-        name,
-        keys[-1] if keys else name,
-        kind,
-        meanings[-1] if meanings else "",
-        marks[-1] if marks else None,
-        notes,
-        is_json,
-    )
+    return DocumentField(name, key, kind, meaning, mark, notes, is_json)
 
 
 # What lists show of documents: a column is a field or property whose annotation has a `ListColumn`.

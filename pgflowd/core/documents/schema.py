@@ -94,9 +94,9 @@ _COMMON = {  # meanings of keys that say no other
 }
 
 
-def schema_of(kind: Any, *, is_closed: bool = False) -> Schema:
-    """The schema of a whole document; a closed one allows no keys that it does not have."""
-    parts = _Parts(is_closed)
+def schema_of(kind: Any) -> Schema:
+    """The schema of a whole document."""
+    parts = _Parts()
     schema = parts.document(kind)
     return {"$schema": DIALECT, **schema, **({"$defs": parts.found} if parts.found else {})}
 
@@ -104,9 +104,8 @@ def schema_of(kind: Any, *, is_closed: bool = False) -> Schema:
 class _Parts:
     """The types that a document is made of, by their names."""
 
-    def __init__(self, is_closed: bool) -> None:
+    def __init__(self) -> None:
         self.found: dict[str, Schema] = {}
-        self._is_closed = is_closed
 
     def document(self, kind: Any) -> Schema:
         if get_origin(kind) in (Union, UnionType):
@@ -153,7 +152,6 @@ class _Parts:
             "type": "object",
             "required": [each.key for each in fields if each.mark not in _MAY_LACK],
             "properties": {each.key: self._property(each) for each in fields},
-            **({"additionalProperties": False} if self._is_closed else {}),
         }
 
     def _property(self, field: DocumentField) -> Schema:

@@ -165,7 +165,10 @@ def test_failed_attempts_are_read_from_the_newest_on(own: LeaseDatabase) -> None
     everything = execute(own.conn, failed_attempts(run))
 
     newest = execute(own.conn, failed_attempts(run, most=2))
-    before = execute(own.conn, failed_attempts(run, most=2, before=newest[0]))
+    end = (run, newest[0].ended_at, newest[0].token)
+    older = "select token from pgflowd.run_troubles(%s, null, 2, %s, %s)"
+    before = own.conn.execute(older.encode(), end).fetchall()
 
     assert len(everything) == 3
-    assert (before, newest) == (everything[:1], everything[1:])
+    assert newest == everything[1:]
+    assert before == [(everything[0].token,)]
