@@ -231,7 +231,7 @@ def _calls(text: str) -> list[UserCall]:
     return list(dict.fromkeys(found))
 
 
-# Defines how a failed use of the database is handled; `db.errors.failure_of` decides which applies.
+# How a failed use of the database is handled; `db.connection.failure_of` decides which applies.
 #
 # the SQLSTATEs after which the same statement may succeed later, or their beginnings
 RETRY_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")

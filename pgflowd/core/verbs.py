@@ -3,7 +3,7 @@ What people and programs do to runs, tasks, flows, schedules and workers: a row 
 
 `db.operations.perform` calls the SQL function of a row and reads its answer. The commands
 (`cli.verbs`), the forms and actions of the dashboard (`web.actions`) and the role that a refusal
-names (`db.errors`) come from the rows; each client has a method that performs one. To add a
+names (`db.connection`) come from the rows; each client has a method that performs one. To add a
 verb, see CONTRIBUTING.md.
 """
 

@@ -31,7 +31,7 @@ import psycopg
 from pgflowd.core import context
 from pgflowd.core.text import with_article
 from pgflowd.db import runs
-from pgflowd.db.errors import ServerError, as_diagnosed, server_error_of, translation_of
+from pgflowd.db.connection import ServerError, as_diagnosed, server_error_of, translation_of
 from pgflowd.db.operations import Operation
 from pgflowd.db.query import Query
 from pgflowd.errors import RunError

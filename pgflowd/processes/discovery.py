@@ -30,8 +30,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.waiting import WAITING_CALLS
 from pgflowd.db import definitions
-from pgflowd.db.connection import connect, limits_of
-from pgflowd.db.errors import failure_of
+from pgflowd.db.connection import connect, failure_of, limits_of
 from pgflowd.errors import FlowError, PgflowdError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel

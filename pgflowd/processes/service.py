@@ -34,8 +34,7 @@ from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, portions
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
-from pgflowd.db.connection import connect, limits_of
-from pgflowd.db.errors import failure_of, is_refused
+from pgflowd.db.connection import connect, failure_of, is_refused, limits_of
 from pgflowd.db.query import Query, execute
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel

@@ -11,8 +11,15 @@ from support.covers import covers
 from support.schema import Connection
 
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.db.connection import connect, translated
-from pgflowd.db.errors import OURS, ServerError, failure_of, is_full, translation_of
+from pgflowd.db.connection import (
+    OURS,
+    ServerError,
+    connect,
+    failure_of,
+    is_full,
+    translated,
+    translation_of,
+)
 from pgflowd.errors import (
     AccessDenied,
     BadDependency,

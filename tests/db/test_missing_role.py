@@ -6,8 +6,7 @@ import pytest
 from support.covers import covers
 from support.schema import As, Connection
 
-from pgflowd.db.connection import translated
-from pgflowd.db.errors import STARTER, role_for
+from pgflowd.db.connection import STARTER, role_for, translated
 from pgflowd.errors import AccessDenied
 
 REFUSED = [

@@ -9,8 +9,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.db.connection import connect, connect_async
-from pgflowd.db.errors import failure_of, sqlstate_of
+from pgflowd.db.connection import connect, connect_async, failure_of, sqlstate_of
 from pgflowd.db.query import Query, Texts, execute_together, execute_together_async, only
 from pgflowd.errors import Unreachable
 from pgflowd.testing.scratch import ScratchDatabase

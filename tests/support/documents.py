@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from pgflowd.cli.commands.docs import documents
 from pgflowd.cli.main import cli
 from pgflowd.cli.problems import ShownProblem
-from pgflowd.core.documents.schema import Schema, schema_of
+from pgflowd.core.documents.documentation import Schema, schema_of
 
 KEYS = Path(__file__).parents[1] / "unit" / "document_keys.txt"
 FORMATS = FormatChecker()

@@ -15,7 +15,7 @@ from support import documents
 
 from pgflowd.cli.commands import docs
 from pgflowd.core.documents import FlowSlug, Format, Hidden, Inline, Named, Presence, encoded, shown
-from pgflowd.core.documents.schema import schema_of
+from pgflowd.core.documents.documentation import schema_of
 from pgflowd.core.statuses import StepStatus
 
 SIGNAL = {

@@ -75,7 +75,7 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
              pgflowd docs --schema runs-list
     """
     if schema is not None:
-        from pgflowd.core.documents.schema import schema_of
+        from pgflowd.core.documents.documentation import schema_of
 
         name = " ".join([schema, *topic]).strip().replace(" ", "-")
         known = documents()

@@ -2,7 +2,7 @@
 Documents about runs, flows and daemons, for programs and screens; and how they become JSON.
 
 A dataclass, a named tuple or a typed dict is a document: `encoded` makes its JSON, and
-`core.documents.schema` its JSON Schema, from its fields. What a field means stands in its
+`core.documents.documentation` its JSON Schema, from its fields. What a field means stands in its
 annotation, where it says more than the name: `took_s: Annotated[float, "how long it took"]`. Beside
 it stand a `Named`, if JSON has the field under another one, and a `Presence`. A property that
 belongs to the document is `shown`.

@@ -18,8 +18,7 @@ from psycopg.sql import Literal
 from pgflowd import __version__
 from pgflowd.core.documents.daemons import Migrated
 from pgflowd.core.redact import one_line
-from pgflowd.db.connection import translated
-from pgflowd.db.errors import MISSING_OBJECT
+from pgflowd.db.connection import MISSING_OBJECT, translated
 from pgflowd.db.query import fetch_value
 from pgflowd.db.schema.state import (
     NONE,

@@ -25,7 +25,7 @@ from pgflowd.core.statuses import RunStatus
 from pgflowd.core.sweeper import NEVER, DueLooks, PartState, whole
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.core.ticks import planned_ticks
-from pgflowd.db.errors import failure_of, sqlstate_of
+from pgflowd.db.connection import failure_of, sqlstate_of
 from pgflowd.db.waits import (
     KINDS,
     DueLook,

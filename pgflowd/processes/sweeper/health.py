@@ -37,7 +37,7 @@ from pgflowd.core.sweeper import (
     may_be_too_large,
 )
 from pgflowd.core.text import counted, short_id
-from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, sqlstate_of, translated
 from pgflowd.db.daemons import (
     oldest_snapshots,
     oldest_transactions,
@@ -46,7 +46,6 @@ from pgflowd.db.daemons import (
     tell_core,
     tell_daemon,
 )
-from pgflowd.db.errors import sqlstate_of
 from pgflowd.db.flows import roll_up_minutes, unserved_queues
 from pgflowd.db.query import Query, execute
 from pgflowd.db.runs import kept, prune_expired

@@ -39,8 +39,8 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import EXIT_ASKED
 from pgflowd.core.sweeper import NEVER, Parts, SleepingQueues, SweeperPart
 from pgflowd.core.text import counted
+from pgflowd.db.connection import failure_of, sqlstate_of
 from pgflowd.db.definitions import served_versions
-from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, postpone_stalled, resend, sweep, sweep_attempts, sweep_dead
 from pgflowd.db.waits import NOT_DONE, UNDO_ENDED, arm_sleepers, refill_limits, writers

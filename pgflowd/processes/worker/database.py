@@ -30,8 +30,14 @@ from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
 from pgflowd.db import runs, tasks, waits, workers
-from pgflowd.db.connection import as_async, connect_async, limits_of
-from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
+from pgflowd.db.connection import (
+    as_async,
+    connect_async,
+    failure_of,
+    is_refused,
+    limits_of,
+    sqlstate_of,
+)
 from pgflowd.db.query import (
     AsyncConnection,
     Query,

@@ -41,8 +41,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.db import definitions, schema, workers
-from pgflowd.db.connection import connect, limits_of
-from pgflowd.db.errors import failure_of, is_refused
+from pgflowd.db.connection import connect, failure_of, is_refused, limits_of
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
 from pgflowd.host.config import read

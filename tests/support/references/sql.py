@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgflowd.db.errors import OURS
+from pgflowd.db.connection import OURS
 from pgflowd.errors import TITLES
 from pgflowd.resources import shipped
 from support.error_examples import PAGES
