@@ -64,13 +64,13 @@ def require_schema() -> Query[None]:
 def start(flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID]) -> Query[list[Run]]:
     """Start a run for each input; return them in their order."""
     params = (flow_slug, list(inputs), list(run_ids))
-    return Query(_START, params, lambda rows: [run_of(decode(row[0])) for row in rows])
+    return Query(_START, params, _runs_of)
 
 
 def start_followed(flow_slug: str, input: str, run_id: UUID) -> Query[list[Run]]:
     """Start a run and follow it, in one transaction."""
     params = ([run_id], flow_slug, [input], [run_id])
-    return Query(_START_FOLLOWED, params, lambda rows: [run_of(decode(rows[0][0]))])
+    return Query(_START_FOLLOWED, params, _runs_of)
 
 
 def start_wished(
@@ -82,7 +82,7 @@ def start_wished(
               expires.in_s, wishes.labels, wishes.key, wishes.singleton, wishes.on_conflict,
               wishes.actor, list(wishes.after), wishes.after_mode, *trace,
               list(wishes.after_keys) or None)  # fmt: skip
-    return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
+    return Query(_START_WISHED, params, _runs_of)
 
 
 def get(run_id: UUID) -> Query[Run | None]:
@@ -168,9 +168,7 @@ def listed_runs(source: str, params: Sequence[Any]) -> Query[list[ListedRun]]:
 
 def started_runs(flow_slug: str, most: int) -> Query[list[Run]]:
     """Return the newest runs of a flow with their inputs, also those that have not begun."""
-    return Query(
-        _STARTED_RUNS, (flow_slug, most), lambda rows: [run_of(decode(r[0])) for r in rows]
-    )
+    return Query(_STARTED_RUNS, (flow_slug, most), _runs_of)
 
 
 def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
@@ -201,6 +199,10 @@ LISTED = {"error": "error_message", "labels": "labels::text"}  # the columns of 
 _STARTED_RUNS = """
 select (pgflowd.get_run(run_id, false) -> 'run')::text from pgflowd.list_runs(%s, null, null, %s)
 """
+
+
+def _runs_of(rows: Rows) -> list[Run]:
+    return [run_of(decode(row[0])) for row in rows]
 
 
 def run_of(row: Document) -> Run:

@@ -423,7 +423,7 @@ def _object(kind: Any, value: Any) -> dict[str, Any]:
         if field.mark is Presence.INLINE:
             read |= _object(field.type, given)
         elif words is not None:
-            read[field.key] = one if one in list(words) else ChildState.DISABLED.value
+            read[field.key] = one if one in words else ChildState.DISABLED.value
         else:
             read[field.key] = _id(one) if "uuid" in field.notes else _value(field.type, one)
     return read

@@ -11,26 +11,13 @@ pgflow's own migrations made is adopted.
     migrate  the files for one migrate, executed or printed
 """
 
-from pgflowd.db.schema.migrate import migrate, roles_sql, sql
-from pgflowd.db.schema.state import (
-    SchemaStatus,
-    refuse_newer,
-    replaced_functions,
-    replaced_problem,
-    require,
-    status,
-    verify,
-)
-
-__all__ = [
-    "SchemaStatus",
-    "migrate",
-    "refuse_newer",
-    "replaced_functions",
-    "replaced_problem",
-    "require",
-    "roles_sql",
-    "sql",
-    "status",
-    "verify",
-]
+from pgflowd.db.schema.migrate import migrate as migrate
+from pgflowd.db.schema.migrate import roles_sql as roles_sql
+from pgflowd.db.schema.migrate import sql as sql
+from pgflowd.db.schema.state import SchemaStatus as SchemaStatus
+from pgflowd.db.schema.state import refuse_newer as refuse_newer
+from pgflowd.db.schema.state import replaced_functions as replaced_functions
+from pgflowd.db.schema.state import replaced_problem as replaced_problem
+from pgflowd.db.schema.state import require as require
+from pgflowd.db.schema.state import status as status
+from pgflowd.db.schema.state import verify as verify
