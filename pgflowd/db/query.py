@@ -47,6 +47,10 @@ class Query(Generic[A_co]):
     params: Sequence[Any]
     read: Callable[[Rows], A_co]
 
+    def then(self, change: Callable[[A_co], D]) -> Query[D]:
+        """The query whose result is made from that of this one."""
+        return Query(self.sql, self.params, lambda rows: change(self.read(rows)))
+
 
 @dataclass(frozen=True)
 class Together:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import starmap
 from typing import Any, Literal, TypeVar
@@ -279,9 +279,7 @@ def has_undos(flow_slug: str) -> Query[bool]:
 def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
     """Return how far each step is undone of which something is, or was, to be undone."""
     undos = documents(StepUndo, "pgflowd.run_undos(%s)", (run_id,))
-    return Query(
-        undos.sql, undos.params, lambda rows: {one.step_slug: one for one in undos.read(rows)}
-    )
+    return undos.then(lambda found: {one.step_slug: one for one in found})
 
 
 # deletion, and how much a database keeps
@@ -362,13 +360,8 @@ def timeline(
 
 def event_page(run_id: UUID, before: datetime | None, most: int) -> Query[EventPage]:
     """Return the newest events of a run, or of those before a moment."""
-    query = timeline(run_id, None, before, most)
-
-    def read(rows: Rows) -> EventPage:
-        events = query.read(rows)
-        return EventPage(events, events[0].at if len(events) >= most else None)
-
-    return Query(query.sql, query.params, read)
+    newest = timeline(run_id, None, before, most)
+    return newest.then(lambda one: EventPage(one, one[0].at if len(one) >= most else None))
 
 
 def list_actions(
@@ -397,7 +390,7 @@ def dead_letters(
 def run_progress(run_id: UUID) -> Query[list[TaskProgress]]:
     """Return what running tasks of a run have told of their progress."""
     told = documents(TaskProgress, "pgflowd.run_progress(%s)", (run_id,))
-    return replace(told, read=lambda rows: [one for one in told.read(rows) if one.progress])
+    return told.then(lambda found: [one for one in found if one.progress])
 
 
 def failed_attempts(run_id: UUID, most: int = 1000) -> Query[list[FailedAttempt]]:
@@ -470,15 +463,14 @@ def value_part(
 
     source = "pgflowd.value_part(%s, %s, %s, %s, %s::text[], %s, %s, %s)"
     params = (run_id, step, task, what, list(path), start, most, max_bytes)
-    values = documents(ValueMember, source, params)
 
-    def read(rows: Rows) -> ValuePart | None:
-        if not rows:
+    def part(values: list[ValueMember]) -> ValuePart | None:
+        if not values:
             return None
-        it, *members = values.read(rows)
+        it, *members = values
         return ValuePart(list(path), start, it.type, it.length, it.is_whole, it.value, members)
 
-    return Query(values.sql, params, read)
+    return documents(ValueMember, source, params).then(part)
 
 
 # traces

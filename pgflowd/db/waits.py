@@ -83,7 +83,7 @@ def claim(
     if flow_slug is not None:
         source, given = _OLDEST_VERSION, (flow_slug, *given)
     held = documents(HeldTask, source, given, flow_slug="task.flow_slug")
-    return Query(held.sql, given, lambda rows: next(iter(held.read(rows)), None))
+    return held.then(lambda found: found[0] if found else None)
 
 
 _OLDEST_VERSION = """
