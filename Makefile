@@ -35,7 +35,7 @@ PEERS_READY = tests/npm/node_modules/.ready
 AGAIN = $(VENV)/bin/python tests/setup/second_try.py
 
 # Each holds how many files a new option, verb or kind of child touches, or that a name is used once.
-FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_run_verbs.py \
+FIGURES = tests/unit/test_names.py tests/unit/test_options.py \
   tests/unit/test_supervision_kinds.py tests/unit/test_statuses.py tests/docs/test_references.py
 
 OTHERS = .venv-peers
