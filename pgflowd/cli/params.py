@@ -201,8 +201,10 @@ def json_value(word: str) -> Any:
     except RecursionError:
         raise click.BadParameter(f"{place or 'it'} is nested too deeply") from None
     except ValueError as error:
-        fault = f"{place} is not JSON: {error}" if place else f"is not JSON: {error}{_hint(word)}"
-        raise click.BadParameter(fault) from None
+        hint = ""  # about a shell's quotes, if those are the likely cause
+        if not place and (word[:1] not in '[{"' or ('"' not in word and len(word) > 2)):
+            hint = "; in a shell, put it in single quotes: '{\"key\": 1}'"
+        raise click.BadParameter(f"{place} is not JSON: {error}{hint}".lstrip()) from None
 
 
 def _bounded(stream: IO[str] | None) -> str:
@@ -217,12 +219,6 @@ def _bounded(stream: IO[str] | None) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _hint(word: str) -> str:
-    """A hint about a shell's quotes, if those are the likely cause."""
-    looks_bare = word[:1] not in '[{"' or ('"' not in word and len(word) > 2)
-    return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
 def caps(word: str | Sequence[str]) -> Any:

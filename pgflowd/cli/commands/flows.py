@@ -303,10 +303,9 @@ flows.add_command(stats)
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
     """The shape of a flow in the database, else in the code."""
     shape = execute(conn, db.flows.flow_shape(execute(conn, db.definitions.current_flow(slug))))
-    if shape is not None:
-        return shape
-    if app.settings.pgflowd.flows:
+    if shape is None and app.settings.pgflowd.flows:
         code = flow_definitions.flows_in_code(app).flow(slug)
-        if code is not None and code.shape is not None:
-            return code.shape
-    raise unknown_flow(conn, slug)
+        shape = code.shape if code is not None else None
+    if shape is None:
+        raise unknown_flow(conn, slug)
+    return shape

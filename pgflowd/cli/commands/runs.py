@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -40,8 +41,9 @@ from pgflowd.cli.database import (
     unknown_flow,
 )
 from pgflowd.cli.groups import Group
-from pgflowd.cli.terminal.list_view import print_runs, print_signals, print_step_tasks
+from pgflowd.cli.terminal.list_view import print_runs, print_step_tasks
 from pgflowd.cli.terminal.run_view import print_ended, print_run
+from pgflowd.cli.terminal.texts import print_list
 from pgflowd.core.documents.run_tasks import Signals, StepTasksPage
 from pgflowd.core.documents.runs import PageKey, Run, RunDetails, RunPage, Runs, TimelineEntry
 from pgflowd.core.json import encode
@@ -382,4 +384,6 @@ def list_sent(app: App, run: str | None, only_open: bool, limit: int) -> None:
         found = execute(conn, db.waits.list_signals(run_id, only_open, limit))
         now = time_of(conn)
     nothing = "there are no such signals" if run or only_open else "there are no signals yet"
-    app.print_found(Signals(found), found, lambda: print_signals(app, found, now), nothing)
+    names, losing = "run_id name sent_at sender receiver payload", "payload sender sent_at receiver"
+    show = partial(print_list, app, found, names, losing, now=now)
+    app.print_found(Signals(found), found, show, nothing)

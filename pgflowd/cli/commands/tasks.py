@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
@@ -30,7 +31,7 @@ from pgflowd.cli.database import (
     time_of,
 )
 from pgflowd.cli.groups import Command, Group
-from pgflowd.cli.terminal.list_view import print_dead, print_tasks
+from pgflowd.cli.terminal.list_view import print_tasks
 from pgflowd.cli.terminal.texts import print_list
 from pgflowd.cli.verbs import command_of
 from pgflowd.core import verbs
@@ -260,11 +261,9 @@ def list_stalled(app: App) -> None:
     with database(app) as conn:
         found, now = _found(app, conn), time_of(conn)
 
-    def show() -> None:
-        names = "key flow_slug stalled_at attempt times reason"
-        losing = "attempt times flow_slug reason stalled_at"
-        print_list(app, found, names, losing, now=now, whole_ids=False, cutting=False)
-
+    names = "key flow_slug stalled_at attempt times reason"
+    losing = "attempt times flow_slug reason stalled_at"
+    show = partial(print_list, app, found, names, losing, now=now, whole_ids=False, cutting=False)
     app.print_found(StalledTasks(found), found, show, "no task is stalled")
 
 
@@ -339,4 +338,7 @@ def list_dead(app: App, flow: str | None, since: float | None, limit: int) -> No
             require_flow(conn, flow)
         now = time_of(conn)
     nothing = "there are no such tasks" if flow or since else "no task has failed for good"
-    app.print_found(DeadLetters(tasks=found), found, lambda: print_dead(app, found, now), nothing)
+    names, losing = "key flow failed_at attempts error", "attempts flow failed_at error"
+    shown: dict[str, Any] = {"whole_ids": False, "error": lambda dead: dead.error or dead.outcome}
+    show = partial(print_list, app, found, names, losing, now=now, **shown)
+    app.print_found(DeadLetters(tasks=found), found, show, nothing)

@@ -1,5 +1,5 @@
 """
-Shows lists on a terminal: runs, attempts, tasks, signals, checkpoints, dead letters, schedules.
+Shows lists on a terminal: runs, attempts, tasks, checkpoints, schedules.
 
 The documents say what a column is called (`core.documents`); a list here says which columns
 it has, which of them a narrow terminal loses first, and what it shows in place of a value.
@@ -19,14 +19,7 @@ from pgflowd.core.statuses import Marks, Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import ago, cut, duration, short_id
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.run_tasks import (
-        DeadLetter,
-        ListedSignal,
-        OpenTask,
-        SavedCheckpoint,
-        StepTask,
-        StepTasksPage,
-    )
+    from pgflowd.core.documents.run_tasks import OpenTask, SavedCheckpoint, StepTask, StepTasksPage
     from pgflowd.core.documents.runs import ListedRun, Run, RunDetails
     from pgflowd.core.documents.schedules import ListedSchedule
 
@@ -131,11 +124,6 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
     )
 
 
-def print_signals(app: App, signals: Sequence[ListedSignal], now: datetime) -> None:
-    names = "run_id name sent_at sender receiver payload"
-    print_list(app, signals, names, "payload sender sent_at receiver", now=now)
-
-
 def print_checkpoints(app: App, saved: Sequence[SavedCheckpoint], now: datetime) -> None:
     """What the tasks of a run have saved."""
     if not saved:
@@ -168,18 +156,6 @@ def print_step_tasks(app: App, page: StepTasksPage, now: datetime) -> None:
         attempts=lambda task: (task.status.is_end and task.attempt) or task.attempts,
         took_s=took_s,
         error=error,
-    )
-
-
-def print_dead(app: App, found: Sequence[DeadLetter], now: datetime) -> None:
-    print_list(
-        app,
-        found,
-        "key flow failed_at attempts error",
-        "attempts flow failed_at error",
-        now=now,
-        whole_ids=False,
-        error=lambda dead: dead.error or dead.outcome,
     )
 
 
