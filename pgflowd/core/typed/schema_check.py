@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -32,17 +31,37 @@ _FORMATS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "date-time": datetime.fromisoformat,
 }
-_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
+
+
+def _matches(value: str, pattern: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:  # of another dialect
+        return True
+
+
+def _has_format(value: str, name: str) -> bool:
+    try:
+        _FORMATS.get(name, str)(value)
+    except ValueError:
+        return False
+    return True
+
+
+# what a schema asks of a scalar or a length beyond its type: of which type, whether a value has it,
+# and what was expected
+_RULES: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
     "minimum": ("number", operator.ge, "at least {}"),
     "maximum": ("number", operator.le, "at most {}"),
     "exclusiveMinimum": ("number", operator.gt, "more than {}"),
     "exclusiveMaximum": ("number", operator.lt, "less than {}"),
-    "minLength": ("string", operator.ge, "at least {} characters"),
-    "maxLength": ("string", operator.le, "at most {} characters"),
-    "minItems": ("array", operator.ge, "at least {} elements"),
-    "maxItems": ("array", operator.le, "at most {} elements"),
+    "minLength": ("string", lambda value, least: len(value) >= least, "at least {} characters"),
+    "maxLength": ("string", lambda value, most: len(value) <= most, "at most {} characters"),
+    "minItems": ("array", lambda value, least: len(value) >= least, "at least {} elements"),
+    "maxItems": ("array", lambda value, most: len(value) <= most, "at most {} elements"),
+    "pattern": ("string", _matches, "what matches {}"),
+    "format": ("string", _has_format, "a {}"),
 }
-
 _MAX_DEPTH = 8  # a schema may name itself
 _EXAMPLES = {
     "date": "2000-01-01",
@@ -59,6 +78,10 @@ def fault_of(schema: Any, value: Any, what: str) -> str | None:
 def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterator[str]:
     if not isinstance(schema, Mapping):  # true
         return
+
+    def expected(what: str) -> str:
+        return f"{place}: expected {what}, got {shown(value, key)}"
+
     if target := target_of(schema.get("$ref"), root):
         yield from _faults(target, value, place, key, root)
     kinds = schema.get("type", [])
@@ -66,77 +89,41 @@ def _faults(schema: Any, value: Any, place: str, key: str, root: Any) -> Iterato
     if schema.get("format") == "decimal":  # a number is decoded, too
         kinds = [*kinds, "number"]
     if kinds and not any(_KINDS[kind](value) for kind in kinds if kind in _KINDS):
-        expected = " or ".join(kinds)
         kind = next(name for name, is_of in _KINDS.items() if is_of(value) and name != "integer")
-        yield f"{place}: expected {expected}, got {kind} {shown(value, key)}"
+        yield f"{place}: expected {' or '.join(kinds)}, got {kind} {shown(value, key)}"
         return
     options = schema.get("enum", [schema["const"]] if "const" in schema else None)
     is_flag = isinstance(value, bool)
     same = [value == each and is_flag == isinstance(each, bool) for each in options or ()]
     if options is not None and not any(same):
-        yield f"{place}: expected {' or '.join(map(repr, options))}, got {shown(value, key)}"
-    for text in _limits(schema, value):
-        yield f"{place}: expected {text}, got {shown(value, key)}"
+        yield expected(" or ".join(map(repr, options)))
+    for name, (kind, fits, words) in _RULES.items():
+        if name in schema and _KINDS[kind](value) and not fits(value, schema[name]):
+            yield expected(words.format(schema[name]))
     for each in schema.get("allOf", ()):
         yield from _faults(each, value, place, key, root)
-    for choice in ("anyOf", "oneOf"):
-        yield from _of_choice(schema.get(choice, ()), value, place, key, root)
+    for choices in (schema.get("anyOf", ()), schema.get("oneOf", ())):
+        faults = [next(_faults(each, value, place, key, root), None) for each in choices]
+        if faults and None not in faults:
+            deeper = [text for text in faults if text and not text.startswith(f"{place}: ")]
+            several = f"{place}: fits none of {len(faults)} types, got {shown(value, key)}"
+            yield deeper[0] if len(deeper) == 1 else several
     if isinstance(value, list):
-        yield from _of_list(schema, value, place, key, root)
+        first = schema.get("prefixItems", ())
+        for at, each in enumerate(value):
+            inner = first[at] if at < len(first) else schema.get("items", True)
+            if inner is False:
+                yield f"{place}: expected at most {len(first)} elements, got {len(value)}"
+                return
+            yield from _faults(inner, each, f"{place}[{at}]", key, root)
     elif isinstance(value, dict):
-        yield from _of_object(schema, value, place, root)
-
-
-def _of_choice(choices: Any, value: Any, place: str, key: str, root: Any) -> Iterator[str]:
-    faults = [next(_faults(each, value, place, key, root), None) for each in choices]
-    if faults and None not in faults:
-        deeper = [text for text in faults if text and not text.startswith(f"{place}: ")]
-        several = f"{place}: fits none of {len(faults)} types, got {shown(value, key)}"
-        yield deeper[0] if len(deeper) == 1 else several
-
-
-def _of_list(
-    schema: Mapping[str, Any], value: list[Any], place: str, key: str, root: Any
-) -> Iterator[str]:
-    first = schema.get("prefixItems", ())
-    for at, each in enumerate(value):
-        item = first[at] if at < len(first) else schema.get("items", True)
-        if item is False:
-            yield f"{place}: expected at most {len(first)} elements, got {len(value)}"
-            return
-        yield from _faults(item, each, f"{place}[{at}]", key, root)
-
-
-def _of_object(
-    schema: Mapping[str, Any], value: dict[str, Any], place: str, root: Any
-) -> Iterator[str]:
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{place}: field '{name}' is missing"
-    fields = schema.get("properties", {})
-    for name, each in value.items():
-        inner = fields.get(name, schema.get("additionalProperties", True))
-        if inner is False:
-            yield f"{place}: field '{name}' is refused"
-        yield from _faults(inner, each, f"{place}.{name}", name, root)
-
-
-def _limits(schema: Mapping[str, Any], value: Any) -> Iterator[str]:
-    """What the schema asks of a scalar or a length beyond its type, where the value differs."""
-    for name, (kind, is_within, words) in _LIMITS.items():
-        if name in schema and _KINDS[kind](value):
-            number = value if kind == "number" else len(value)
-            if not is_within(number, schema[name]):
-                yield words.format(schema[name])
-    if isinstance(value, str):
-        with suppress(re.error):  # of another dialect
-            if schema.get("pattern") and not re.search(schema["pattern"], value):
-                yield f"what matches {schema['pattern']}"
-        form = schema.get("format", "")
-        try:
-            _FORMATS.get(form, str)(value)
-        except ValueError:
-            yield f"a {form}"
+        missing = (name for name in schema.get("required", ()) if name not in value)
+        yield from (f"{place}: field '{name}' is missing" for name in missing)
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name, each in value.items():
+            if (inner := fields.get(name, others)) is False:
+                yield f"{place}: field '{name}' is refused"
+            yield from _faults(inner, each, f"{place}.{name}", name, root)
 
 
 def target_of(ref: Any, root: Any) -> Any:
@@ -153,16 +140,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def example_of(schema: Any) -> Any:
-    """Return a value that the schema describes."""
-    return _example(schema, schema, 0)
-
-
-def _example(schema: Any, whole: Any, depth: int) -> Any:
+def example_of(schema: Any, whole: Any = None, depth: int = 0) -> Any:
+    """Return a value that the schema describes, which is a part of the whole one."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return None
+    whole = schema if whole is None else whole
     if "$ref" in schema:
-        return _example(target_of(schema["$ref"], whole), whole, depth + 1)
+        return example_of(target_of(schema["$ref"], whole), whole, depth + 1)
     for key in ("default", "const"):
         if key in schema:
             return schema[key]
@@ -171,21 +155,20 @@ def _example(schema: Any, whole: Any, depth: int) -> Any:
             return schema[key][0]
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return _example(schema[key][0], whole, depth + 1)
+            return example_of(schema[key][0], whole, depth + 1)
     kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "object":
-        fields = schema.get("properties", {})
-        return {
-            name: _example(fields.get(name), whole, depth + 1)
-            for name in schema.get("required", ())
-        }
-    if kind == "array":
-        least = schema.get("minItems", 0)
-        return [_example(schema.get("items"), whole, depth + 1)] * least
-    if kind == "string":
-        text = _EXAMPLES.get(schema.get("format", ""), "")
-        return text.ljust(schema.get("minLength", 0), "x")
-    if kind in ("integer", "number"):
-        return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
-    return False if kind == "boolean" else None
+    match kind[0] if isinstance(kind, list) and kind else kind:
+        case "object":
+            fields, required = schema.get("properties", {}), schema.get("required", ())
+            return {name: example_of(fields.get(name), whole, depth + 1) for name in required}
+        case "array":
+            least = schema.get("minItems", 0)
+            return [example_of(schema.get("items"), whole, depth + 1)] * least
+        case "string":
+            text = _EXAMPLES.get(schema.get("format", ""), "")
+            return text.ljust(schema.get("minLength", 0), "x")
+        case "integer" | "number":
+            return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+        case "boolean":
+            return False
+    return None
