@@ -135,6 +135,13 @@ def from_document(
     return found
 
 
+def every_key(slugs: Iterable[str] = ()) -> dict[KeyPath, tuple[str, Key]]:
+    """All keys, those of these flows too, each with the name of its field."""
+    tables: list[tuple[KeyPath, type]] = [((name,), kind) for name, kind in SECTIONS.items()]
+    tables += [(("flows", slug), FlowSettings) for slug in slugs]
+    return {(*path, name): key for path, kind in tables for name, key in keys_of(kind).items()}
+
+
 def from_environ(
     environ: Mapping[str, str], slugs: Iterable[str], cwd: str
 ) -> tuple[list[GivenValue], list[Problem]]:
@@ -142,14 +149,19 @@ def from_environ(
     Read the PGFLOWD__ variables. `slugs` are those of [flows.x] in the file: if one is `sendEmail`,
     then SEND_EMAIL means that.
     """
-    paths: list[KeyPath] = [(name, key) for name, keys in SECTIONS.items() for key in keys_of(keys)]
-    paths += [("flows", slug, key) for slug in slugs for key in keys_of(FlowSettings)]
-    known = {variable(*path): path for path in paths}
+    known = {variable(*path): path for path in every_key(slugs)}
+
+    def path_of(name: str) -> KeyPath:
+        rest = name.removeprefix(PREFIX).lower()
+        if name not in known and rest.startswith("flows__"):
+            slug, _, key = rest.removeprefix("flows__").rpartition("__")
+            return ("flows", slug, key)
+        return known.get(name) or tuple(rest.split("__", 1))
+
     found, problems = [], []
     for name in sorted(name for name in environ if name.startswith(PREFIX)):
-        path, raw = _path_of(name, known), environ[name]
-        plain = name.removesuffix("_FILE")
-        target = _path_of(plain, known)
+        path, raw, plain = path_of(name), environ[name], name.removesuffix("_FILE")
+        target = path_of(plain)
         if path not in known.values() and plain != name and (key := key_of(target)) and key.is_text:
             path, raw = target, f"file:{raw}"
             if plain in environ:
@@ -167,16 +179,6 @@ def from_flags(flags: Mapping[str, tuple[KeyPath, str | None]], cwd: str) -> lis
         for name, (path, raw) in flags.items()
         if raw is not None
     ]
-
-
-def _path_of(name: str, known: Mapping[str, KeyPath]) -> KeyPath:
-    if name in known:
-        return known[name]
-    rest = name.removeprefix(PREFIX).lower()
-    if rest.startswith("flows__"):
-        slug, _, key = rest.removeprefix("flows__").rpartition("__")
-        return ("flows", slug, key)
-    return tuple(rest.split("__", 1))
 
 
 def _section_of(path: KeyPath) -> type | None:
@@ -197,15 +199,55 @@ def build(
     instance: str | None = None,
 ) -> LoadedSettings:
     """Return the settings and all problems. If one of these is an error, ignore the settings."""
-    values = _Values(look_up)
+    parsed: dict[KeyPath, Any] = {}
+    origins: dict[KeyPath, Origin] = {}
+    invalid: set[KeyPath] = set()
+    problems: dict[Problem, None] = {}  # each once, in their order
+    slugs: dict[str, str] = {}  # in lower case: as written
     for each in given:
-        values.add(each)
+        path, origin = each.path, each.origin
+        if _section_of(path) is FlowSettings:
+            path = ("flows", path[1].lower(), *path[2:])
+        try:
+            key = _key(each, slugs, may_hint=len(invalid) < MAX_HINTS)
+            if key is None:  # the table of a flow
+                origins.setdefault(path, origin)
+                continue
+            before = origins.get(path) if path in parsed else None
+            if before and before.kind == origin.kind == "file":
+                # a pyproject.toml has it in [tool.pgflowd] and one level deeper, too
+                raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
+            value = key.read(each, look_up)
+        except InvalidValue as error:
+            invalid.add(path)
+            text = error.text
+            if error.code not in {"E102", "E207"}:  # these name the key
+                text = f"{label(each.path)}{'' if text.startswith('[') else ' '}{text}"
+            problems[Problem(error.code, text, origin.place, error.next)] = None
+            continue
+        if path not in parsed and path not in invalid:
+            is_reference = isinstance(each.raw, str) and Ref(each.raw).scheme is not None
+            # only the reference may be shown
+            origins[path] = replace(origin, reference=each.raw) if is_reference else origin
+            parsed[path] = value
     if instance is not None:
-        values.parsed.setdefault(("pgflowd", "name"), instance)
-        values.origins.setdefault(("pgflowd", "name"), Origin("instance", "--instance"))
-    settings = values.settings(file)
-    problems = [*values.problems, *contradictions(settings, values.invalid)]
-    return LoadedSettings(settings, problems, frozenset(values.invalid))
+        parsed.setdefault(("pgflowd", "name"), instance)
+        origins.setdefault(("pgflowd", "name"), Origin("instance", "--instance"))
+    fields: dict[KeyPath, dict[str, Any]] = {}  # by table
+    for path, (name, _) in every_key(slugs).items():
+        found = fields.setdefault(path[:-1], {})
+        if path in parsed:
+            found[name] = parsed[path]
+    flows = {
+        lower: Overrides(slug, its.pop("enabled", True), its)
+        for lower, slug in slugs.items()
+        for its in [fields["flows", lower]]
+    }
+    sections = {name: kind(**fields[name,]) for name, kind in SECTIONS.items()}
+    settings = Settings(**sections, flows=flows, file=file, origins=origins)
+    return LoadedSettings(
+        settings, [*problems, *contradictions(settings, invalid)], frozenset(invalid)
+    )
 
 
 def label(path: KeyPath) -> str:
@@ -214,105 +256,48 @@ def label(path: KeyPath) -> str:
     return f"[{'.'.join(section)}] {key}" if section else key
 
 
-class _Values:
-    """The values parsed so far, and their mistakes."""
+def _key(given: GivenValue, slugs: dict[str, str], *, may_hint: bool) -> Key | None:
+    """
+    Return the key of a value; None for the table of a flow itself. Notes the slug of a flow.
 
-    def __init__(self, look_up: LookUp) -> None:
-        self.look_up = look_up
-        self.parsed: dict[KeyPath, Any] = {}
-        self.origins: dict[KeyPath, Origin] = {}
-        self.slugs: dict[str, str] = {}  # in lower case: as written
-        self.invalid: set[KeyPath] = set()
-        self.problems: dict[Problem, None] = {}  # each once, in their order
-        self._hints = MAX_HINTS
-
-    def add(self, given: GivenValue) -> None:
-        path = given.path
-        if path[0] == "flows" and len(path) > 1:
-            path = ("flows", path[1].lower(), *path[2:])
-        try:
-            key = self._key(given)
-            if key is None:  # the table of a flow
-                self.origins.setdefault(path, given.origin)
-                return
-            before = self.origins.get(path) if path in self.parsed else None
-            if before and before.kind == given.origin.kind == "file":
-                # a pyproject.toml has it in [tool.pgflowd] and one level deeper, too
-                raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
-            value = key.read(given, self.look_up)
-        except InvalidValue as error:
-            self.invalid.add(path)
-            text = error.text
-            if error.code not in {"E102", "E207"}:  # these name the key
-                text = f"{label(given.path)}{'' if text.startswith('[') else ' '}{text}"
-            self.problems[Problem(error.code, text, given.origin.place, error.next)] = None
-            return
-        if path not in self.parsed and path not in self.invalid:
-            self.parsed[path], origin = value, given.origin
-            if isinstance(given.raw, str) and Ref(given.raw).scheme is not None:
-                origin = replace(origin, reference=given.raw)  # only this may be shown
-            self.origins[path] = origin
-
-    def settings(self, file: str | None) -> Settings:
-        sections = {name: kind(**self._fields((name,), kind)) for name, kind in SECTIONS.items()}
-        flows = {}
-        for lower, slug in self.slugs.items():
-            fields = self._fields(("flows", lower), FlowSettings)
-            flows[lower] = Overrides(slug, fields.pop("enabled", True), fields)
-        return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
-
-    def _fields(self, prefix: KeyPath, section: type) -> dict[str, Any]:
-        return {
-            name: self.parsed[(*prefix, key)]
-            for key, (name, _) in keys_of(section).items()
-            if (*prefix, key) in self.parsed
-        }
-
-    def _key(self, given: GivenValue) -> Key | None:
-        """Return the key of a value; None for the table of a flow itself."""
-        path, section = given.path, _section_of(given.path)
-        shown = [one_line(part, 60) for part in path]
-        if section is FlowSettings:
-            written = self.slugs.setdefault(path[1].lower(), path[1])
-            if written != path[1] and given.origin.kind == "file":
-                same = f"[flows.{one_line(written, 60)}] and [flows.{shown[1]}]"
-                raise InvalidValue("E207", f"{same} differ in case only", "merge them")
-        if section and len(path) == (2 if section is FlowSettings else 1):
-            if section is FlowSettings and isinstance(given.raw, dict):
-                return None
-            remedy = f"write [{'.'.join(shown)}] on a line of its own"
-            raise InvalidValue("E103", "is not a table", remedy)
-        if key := key_of(path):
-            return key
-        if given.origin.kind == "environment":
-            raise _unknown_variable(given)
-        homes = [name for name, keys in SECTIONS.items() if path[-1] in keys_of(keys)]
-        home = f"it belongs in [{homes[0]}]" if homes else None
-        if section is None:
-            if len(path) == 1 and home:
-                raise InvalidValue("E102", f"'{shown[0]}' is outside of any section", home)
-            text = f"there is no section [{shown[0]}]"
-            raise InvalidValue("E102", text, self._hint(path[0], [*SECTIONS, "flows"], "[{}]"))
+    `may_hint`: suggest a similar name, unless there were very many mistakes.
+    """
+    path, section = given.path, _section_of(given.path)
+    shown = [one_line(part, 60) for part in path]
+    if section is FlowSettings:
+        written = slugs.setdefault(path[1].lower(), path[1])
+        if written != path[1] and given.origin.kind == "file":
+            same = f"[flows.{one_line(written, 60)}] and [flows.{shown[1]}]"
+            raise InvalidValue("E207", f"{same} differ in case only", "merge them")
+    if section and len(path) == (2 if section is FlowSettings else 1):
+        if section is FlowSettings and isinstance(given.raw, dict):
+            return None
+        raise InvalidValue(
+            "E103", "is not a table", f"write [{'.'.join(shown)}] on a line of its own"
+        )
+    if key := key_of(path):
+        return key
+    if given.origin.kind == "environment":
+        flow = path[1] if path[0] == "flows" and len(path) > 2 else "<SLUG>"
+        # the whole name of a variable, not only the key
+        close = nearest(given.origin.place or "", [variable(*each) for each in every_key([flow])])
+        meant = f"did you mean {one_line(close, 120)}?" if close else "see pgflowd config env"
+        raise InvalidValue("E102", "this variable belongs to no key", meant)
+    homes = [name for name, keys in SECTIONS.items() if path[-1] in keys_of(keys)]
+    remedy = f"it belongs in [{homes[0]}]" if homes else None
+    if section is not None:
+        name, known, form = path[-1], [*keys_of(section)], "'{}'"
         text = f"[{'.'.join(shown[:-1])}] has no key '{shown[-1]}'"
         if isinstance(given.raw, dict):
             text = f"there is no section [{'.'.join(shown)}]"
-        raise InvalidValue("E102", text, home or self._hint(path[-1], keys_of(section), "'{}'"))
-
-    def _hint(self, name: str, known: Iterable[str], form: str) -> str | None:
-        """Suggest a similar name, unless there were very many mistakes."""
-        self._hints -= 1
-        close = nearest(name, known) if self._hints >= 0 else None
-        return f"did you mean {form.format(close)}?" if close else None
-
-
-def _unknown_variable(given: GivenValue) -> InvalidValue:
-    """Suggest the whole name of a variable, not only the key."""
-    flow = given.path[1] if given.path[0] == "flows" and len(given.path) > 2 else "<SLUG>"
-    known = [variable(section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)]
-    known += [variable("flows", flow, key) for key in keys_of(FlowSettings)]
-    close = nearest(given.origin.place or "", known)
-    remedy = f"did you mean {one_line(close, 120)}?" if close else "see pgflowd config env"
-    return InvalidValue("E102", "this variable belongs to no key", remedy)
+    elif len(path) == 1 and remedy:
+        name, text = path[0], f"'{shown[0]}' is outside of any section"
+    else:
+        name, known, form, remedy = path[0], [*SECTIONS, "flows"], "[{}]", None
+        text = f"there is no section [{shown[0]}]"
+    if remedy is None and may_hint and (close := nearest(name, known)):
+        remedy = f"did you mean {form.format(close)}?"
+    raise InvalidValue("E102", text, remedy)
 
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # which every editor knows
@@ -342,18 +327,17 @@ class Variable(NamedTuple):
 
 def rows(settings: Settings) -> Iterator[Row]:
     """List all keys; of a flow only those that were set."""
-    for section, kind in SECTIONS.items():
-        for key, (field, meta) in keys_of(kind).items():
-            origin = settings.origin_of(section, key)
-            value = meta.written(getattr(getattr(settings, section), field))
-            yield Row((section,), key, origin.reference or value, origin)
-    for lower, flow in settings.flows.items():
-        given = {"enabled": flow.enabled, **flow.worker}
-        for key, (field, meta) in keys_of(FlowSettings).items():
-            if ("flows", lower, key) in settings.origins:
-                origin = settings.origin_of("flows", lower, key)
-                value = origin.reference or meta.written(given[field])
-                yield Row(("flows", flow.slug), key, value, origin)
+    for path, (field, key) in every_key(settings.flows).items():
+        origin, section = settings.origin_of(*path), path[:-1]
+        if path[0] != "flows":
+            value = getattr(getattr(settings, path[0]), field)
+        elif path in settings.origins:
+            flow = settings.flows[path[1]]
+            section = ("flows", flow.slug)
+            value = flow.enabled if field == "enabled" else flow.worker[field]
+        else:
+            continue
+        yield Row(section, path[-1], origin.reference or key.written(value), origin)
 
 
 def toml_key(name: str) -> str:
@@ -374,13 +358,9 @@ def toml_value(value: Any) -> str:
 
 def variables() -> Iterator[Variable]:
     """List the environment variable of each key."""
-    for section, kind in SECTIONS.items():
-        for key, (_, meta) in keys_of(kind).items():
-            name = variable(section, key)
-            yield Variable(name, section, key, meta.default, meta.is_text)
-    for key, (_, meta) in keys_of(FlowSettings).items():
-        name = variable("flows", "<SLUG>", key)
-        yield Variable(name, "flows.<slug>", key, meta.default, meta.is_text)
+    for path, (_, key) in every_key(["<slug>"]).items():
+        *section, name = path
+        yield Variable(variable(*path), ".".join(section), name, key.default, key.is_text)
 
 
 def json_schema() -> dict[str, Any]:
@@ -399,19 +379,16 @@ def pyproject_schema() -> dict[str, Any]:
 
 
 def _sections() -> dict[str, Any]:
-    sections = {
-        name: _table((kind.__doc__ or "").strip(), _keys(kind)) for name, kind in SECTIONS.items()
-    }
-    about = (FlowSettings.__doc__ or "").strip()
-    flow = {name: {**key} for name, key in _keys(FlowSettings).items()}
+    sections = {name: _table(kind.__doc__, _keys(kind)) for name, kind in SECTIONS.items()}
+    flow = _keys(FlowSettings)
     for name in keys_of(SECTIONS["worker"]):
         del flow[name]["default"]  # it is that of [worker], whatever this says
-    about_flows = "A table for each flow whose worker differs from [worker]."
-    flows = {**_table(about_flows, {}), "additionalProperties": _table(about, flow)}
-    return {**sections, "flows": flows}
+    flows = _table("A table for each flow whose worker differs from [worker].", {})
+    of_each = {"additionalProperties": _table(FlowSettings.__doc__, flow)}
+    return {**sections, "flows": {**flows, **of_each}}
 
 
-def _table(about: str, keys: dict[str, Any]) -> dict[str, Any]:
+def _table(about: str | None, keys: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": f"{about} {_OTHERS}",
