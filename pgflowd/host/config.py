@@ -47,8 +47,9 @@ from pgflowd.core.settings.load import (
     key_of,
     label,
     lines_of,
+    missing_flows,
+    socket_too_long,
 )
-from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import NAME, URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.rules import UNIX
+from pgflowd.core.settings.load import UNIX
 from pgflowd.errors import PgflowdError
 
 

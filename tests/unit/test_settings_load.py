@@ -18,10 +18,12 @@ from pgflowd.core.settings.load import (
     from_environ,
     from_flags,
     lines_of,
+    missing_flows,
     rows,
+    socket_too_long,
+    unserved,
     variable,
 )
-from pgflowd.core.settings.rules import missing_flows, socket_too_long, unserved
 from pgflowd.core.settings.sections import SECTIONS, Settings
 from pgflowd.core.settings.values import Address, Ref
 from pgflowd.errors import Problem

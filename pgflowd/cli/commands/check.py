@@ -21,7 +21,7 @@ from pgflowd.cli.problems import ShownProblem, point_to_pages, problem_columns, 
 from pgflowd.core import server_connections
 from pgflowd.core.definition.shape import undoable
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.settings.rules import unserved
+from pgflowd.core.settings.load import unserved
 from pgflowd.core.text import counted
 from pgflowd.core.ticks import in_words
 from pgflowd.errors import ConfigError, PgflowdError, Problem

@@ -21,7 +21,7 @@ from pgflowd.cli.problems import print_each, print_problems, results_of
 from pgflowd.cli.terminal.flow_view import print_comparison
 from pgflowd.core.definition.options import TUNABLE, OptionValues, Owner, option_text
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.settings.rules import missing_flows
+from pgflowd.core.settings.load import missing_flows
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.undo import PREFIX
 from pgflowd.errors import ConfigError, DatabaseError, FlowError, Problem, UnknownFlow

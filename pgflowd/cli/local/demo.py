@@ -28,8 +28,7 @@ from pgflowd.cli.terminal.screen import BAR
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.settings.load import toml_value
-from pgflowd.core.settings.rules import MAX_SOCKET_PATH_BYTES
+from pgflowd.core.settings.load import MAX_SOCKET_PATH_BYTES, toml_value
 from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.core.text import between, duration
 from pgflowd.db import schema

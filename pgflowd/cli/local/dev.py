@@ -41,7 +41,7 @@ from pgflowd.cli.terminal.texts import call_lines, error_lines, folded_lines
 from pgflowd.core.definition.shape import changes_between, undoable
 from pgflowd.core.exit_codes import ExitCode
 from pgflowd.core.failure import last_calls
-from pgflowd.core.settings.rules import missing_flows
+from pgflowd.core.settings.load import missing_flows
 from pgflowd.core.statuses import ChildState, RunStatus
 from pgflowd.core.supervision.reload import ReloadResult
 from pgflowd.core.text import counted, duration, short_id

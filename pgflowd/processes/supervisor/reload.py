@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.shape import Code, changes_between
 from pgflowd.core.json import loads
-from pgflowd.core.settings.rules import unserved
+from pgflowd.core.settings.load import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.statuses import ChildState
 from pgflowd.core.supervision.kinds import CHECK, WORKER
