@@ -22,19 +22,10 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from types import FrameType
-from typing import (
-    Any,
-    Generic,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from pgflowd.core.context import Context
-from pgflowd.core.definition.checks import flow_problems
+from pgflowd.core.definition.checks import flow_problems, lifespan_problems, wait_problems
 from pgflowd.core.definition.options import (
     FlowOptions,
     JobOptions,
@@ -57,15 +48,13 @@ from pgflowd.core.definition.spec import (
     approval_handler,
     as_written,
     in_order,
-    lifespan_problems,
     resolved_step,
     resolved_undo,
+    undo_flow_of,
     wait_handler,
-    wait_problems,
 )
-from pgflowd.core.definition.typed_flow import with_codecs
-from pgflowd.core.definition.undo import undo_flow_of
 from pgflowd.core.failure import Fail, RetryAfter
+from pgflowd.core.typed.codec import step_codec
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.core.wishes import ChildRun
@@ -88,6 +77,7 @@ __all__ = [
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+Spec = TypeVar("Spec", StepSpec, UndoSpec)
 
 
 class Flow:
@@ -218,7 +208,7 @@ class Flow:
             steps = {step.slug: step for step in spec.steps}
             order = in_order({step.slug: step.deps for step in spec.steps})
             ordered = replace(spec, steps=tuple(steps[slug] for slug in order))
-            self._spec = with_codecs(ordered)
+            self._spec = _with_codecs(ordered)
         return self._spec
 
     @property
@@ -328,6 +318,19 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
         return decorated
 
     return decorate
+
+
+def _with_codecs(flow: FlowSpec) -> FlowSpec:
+    """A flow without errors, with the codecs of its handlers."""
+    if not flow.decodes:
+        return flow
+
+    def coded(spec: Spec) -> Spec:
+        return replace(spec, codec=step_codec(spec.annotations))
+
+    steps, undos = tuple(map(coded, flow.steps)), tuple(map(coded, flow.undos))
+    retired = tuple((since, coded(step)) for since, step in flow.retired)
+    return replace(flow, steps=steps, undos=undos, retired=retired)
 
 
 def _set(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,9 +21,8 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.core.definition.shape import Code, facts_of
+from pgflowd.core.definition.shape import Code, facts_of, step_schemas
 from pgflowd.core.definition.spec import CTX, StepSpec
-from pgflowd.core.definition.typed_flow import step_schemas
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import Found, parts_of
 from pgflowd.core.settings.sections import Settings

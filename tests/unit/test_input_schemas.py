@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from pgflowd import Flow
-from pgflowd.core.definition.typed_flow import step_schemas
+from pgflowd.core.definition.shape import step_schemas
 from pgflowd.core.json import as_stored
 from pgflowd.core.typed.codec import Misfit, codec_of
 from pgflowd.core.typed.schema_check import example_of, fault_of

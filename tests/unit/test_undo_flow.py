@@ -15,7 +15,7 @@ from pgflowd.core.definition.shape import (
     steps_of_version,
     unserved_steps,
 )
-from pgflowd.core.definition.undo import nearest_undoable
+from pgflowd.core.definition.spec import nearest_undoable
 from pgflowd.testing import run_flow
 
 

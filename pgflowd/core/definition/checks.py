@@ -7,20 +7,41 @@ prints them all, and the first use of a wrong flow raises an error with all of t
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from pgflowd.core.definition.options import Owner, option_names, option_problems
+from pgflowd.core.definition.options import OF_RUNS, Limit, Owner, option_names, option_problems
 from pgflowd.core.definition.schedule import schedule_problems, start_problems
-from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec, cycles
-from pgflowd.core.definition.typed_flow import type_problems
-from pgflowd.core.definition.undo import undo_problems
+from pgflowd.core.definition.spec import (
+    CTX,
+    INPUT,
+    ITEM,
+    RESERVED,
+    RUN,
+    FlowSpec,
+    LifespanSpec,
+    StepSpec,
+    UndoSpec,
+    cycles,
+)
+from pgflowd.core.json import encode
 from pgflowd.core.text import did_you_mean
-from pgflowd.errors import Problem
+from pgflowd.core.typed.annotations import contents, type_name
+from pgflowd.core.typed.codec import OUTPUT, faults_of
+from pgflowd.core.typed.comparison import misfit
+from pgflowd.core.undo import LIST_PREFIX, PREFIX
+from pgflowd.core.waiting import RAISE, seconds_of
+from pgflowd.errors import Problem, RunError
 
 # the SQL's limits; a flow's slug is also the name of its queue, which may have only 47 characters
 MAX_FLOW_CHARS = 47
 MAX_STEP_CHARS = 128
+# with their prefixes, the slugs of the undo flow are legal, too
+_MAX_FLOW_CHARS_WITH_UNDOS = 42
+_MAX_STEP_CHARS_WITH_UNDO = 120
 
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NOT_LEGAL = re.compile(r"[^a-zA-Z0-9]+")
@@ -86,12 +107,21 @@ def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]
         return
     if slug == RUN:
         yield Problem("E203", f"{kind} slug '{slug}' is reserved", place, "choose another")
-    if len(slug) > longest:
-        text = f"{kind} slug {slug} has {len(slug)} characters; at most {longest} are allowed"
-        yield Problem("E208", text, place)
+    yield from _too_long(kind, slug, longest, place)
     if not _LEGAL_FROM_0_17.fullmatch(slug):
         rule = "it should begin with a letter, not end with '_', and have no '__'"
         yield Problem("W221", f"pgflow 0.17 and later refuse {kind} slug {slug}", place, rule)
+
+
+def _too_long(kind: str, slug: str, most: int, place: str, whose: str = "") -> Iterator[Problem]:
+    if len(slug) > most:
+        text = f"{kind} slug {slug} has {len(slug)} characters; at most {most} are allowed{whose}"
+        yield Problem("E208", text, place)
+
+
+def _not_named(name: str, parameter: str, place: str, hint: str = "") -> Problem:
+    text = f"{name}: parameter '{parameter}' cannot be passed by name"
+    return Problem("E206", text, place, f"a handler has named parameters only{hint}")
 
 
 def _condition_problems(step: StepSpec) -> Iterator[Problem]:
@@ -114,9 +144,8 @@ def _parameter_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iter
     for parameter in step.parameters:
         name = parameter.name
         if not parameter.is_named:
-            text = f"step {step.slug}: parameter '{name}' cannot be passed by name"
             hint = "; in a decorator, functools.wraps keeps them" if name.startswith("*") else ""
-            yield Problem("E206", text, step.place, f"a handler has named parameters only{hint}")
+            yield _not_named(f"step {step.slug}", name, step.place, hint)
         elif name not in slugs and name not in RESERVED:
             text = f"step {step.slug}: parameter '{name}' is not a step of {flow_slug}"
             others = {ITEM, CTX} if step.is_map else {*slugs - {step.slug}, RUN, CTX, INPUT}
@@ -197,11 +226,149 @@ def _retired_problems(flow: FlowSpec) -> Iterator[Problem]:
             continue
         yield from _slug_problems(step.slug, step.place, of_flow=False)
         yield from option_problems(step.options, Owner.STEP, name, step.place)
-        for parameter in step.parameters:
-            if not parameter.is_named:
-                text = f"{name}: parameter '{parameter.name}' cannot be passed by name"
-                yield Problem("E206", text, step.place, "a handler has named parameters only")
+        unnamed = (each.name for each in step.parameters if not each.is_named)
+        yield from (_not_named(name, parameter, step.place) for parameter in unnamed)
         same = known.setdefault((step.slug, since), step)
         if same is not step:
             text = f"{name} is defined twice for versions before {since}, first at {same.place}"
             yield Problem("E205", text, step.place, "leave one out")
+
+
+def undo_problems(flow: FlowSpec) -> Iterator[Problem]:
+    """What is wrong with the undos of a flow, and with the flow since it has undos."""
+    if not flow.undos:
+        for option in OF_RUNS:
+            if option.name in flow.options:
+                text = f"flow {flow.slug}: {option.name} has no effect, since no step has an undo"
+                yield Problem("E225", text, flow.place, "add @flow.undo(…), or leave it out")
+        return
+    whose, most = " for a flow with undos", _MAX_FLOW_CHARS_WITH_UNDOS
+    yield from _too_long("flow", flow.slug, most, flow.place, whose)
+    for step in (*flow.steps, *(step for _, step in flow.retired)):
+        if step.slug.lower().startswith((PREFIX, LIST_PREFIX)):
+            text = f"step slug {step.slug} is reserved in a flow with undos"
+            rule = f"no step may begin with '{PREFIX}' or '{LIST_PREFIX}'"
+            yield Problem("E227", f"{text}: {rule}", step.place, "rename the step")
+    steps = {step.slug: replace(step, is_map=True) for _, step in flow.retired}  # perhaps one
+    steps |= {step.slug: step for step in flow.steps}
+    known: dict[str, UndoSpec] = {}
+    for undo in flow.undos:
+        first = known.setdefault(undo.step, undo)
+        if undo.step not in steps:
+            text = f"undo of '{undo.step}', which is not a step of {flow.slug}"
+            yield Problem("E225", text, undo.place, did_you_mean(undo.step, steps))
+        elif first is not undo:
+            text = f"step {undo.step} has two undos, the first at {first.place}"
+            yield Problem("E225", text, undo.place, "remove one")
+        else:
+            yield from _undo_problems(undo, steps[undo.step])
+
+
+def _undo_problems(undo: UndoSpec, step: StepSpec) -> Iterator[Problem]:
+    name = f"undo of {step.slug}"
+    if undo.handler is None:
+        remedy = f"decorate a function: @flow.undo({step.slug})"
+        yield Problem("E225", f"{name} has no handler", undo.place, remedy)
+    whose, most = " for a step with an undo", _MAX_STEP_CHARS_WITH_UNDO
+    yield from _too_long("step", step.slug, most, step.place, whose)
+    options = {**undo.options}
+    if isinstance(limit := options.get("limit"), Limit) and limit.key is not None:
+        del options["limit"]
+        text = f"{name}: its limit has a key, which would be sought in the input of the undo's run"
+        yield Problem("E226", text, undo.place, "leave the key out; steps of one name= share it")
+    yield from option_problems(options, Owner.UNDO, name, undo.place)
+    allowed = {step.slug, RUN, CTX} | ({ITEM} if step.is_map else set())
+    may_lack_output = undo.options["on"] == "attempted"
+    for parameter in undo.parameters:
+        if not parameter.is_named:
+            yield _not_named(name, parameter.name, undo.place)
+        elif parameter.name not in allowed:
+            text = f"{name}: parameter '{parameter.name}' is not allowed here"
+            rule = f"an undo of {step.slug} takes {', '.join(sorted(allowed))}"
+            remedy = did_you_mean(parameter.name, allowed) or rule
+            yield Problem("E206", text, undo.place, remedy)
+        elif parameter.name == step.slug and may_lack_output and not parameter.has_default:
+            text = f"{name}: a task that was only attempted has no output"
+            yield Problem("E225", text, undo.place, f"write {step.slug}=None")
+
+
+def type_problems(flow: FlowSpec) -> Iterator[Problem]:
+    """What is wrong with the annotations of a flow, each by itself, and from step to step."""
+    handlers: list[tuple[str, StepSpec | UndoSpec]] = [
+        *((f"step {step.slug}", step) for step in flow.steps),
+        *((f"undo of {undo.step}", undo) for undo in flow.undos),
+        *((f"retired step {step.slug}", step) for _, step in flow.retired),
+    ]
+    for handler, spec in handlers if flow.decodes else ():
+        for name, fault in faults_of(spec.annotations):
+            what = "its output" if name == OUTPUT else f"parameter '{name}'"
+            text = f"{handler}: {what} cannot be decoded: {fault.text}"
+            yield Problem("E216", text, spec.place, fault.remedy)
+    steps = {step.slug: step for step in flow.steps}
+    for step in flow.steps:
+        for name, annotation in step.annotations.items():
+            if name in steps and name in step.deps:
+                yield from _misfit(flow, step, name, annotation, _output(steps[name]), name)
+        if step.is_map and len(step.over) == 1 and step.over[0] in steps:
+            item = step.annotations.get(ITEM, Any)  # without one, any list will do
+            items: Any = list[item]  # type: ignore[valid-type]
+            output = _output(steps[step.over[0]])
+            yield from _misfit(flow, step, ITEM, items, output, step.over[0])
+    for undo in flow.undos:
+        if undo.step in steps and undo.step in undo.annotations:
+            given = steps[undo.step].annotations.get(OUTPUT)
+            taken = undo.annotations[undo.step]
+            yield from _misfit(flow, undo, undo.step, taken, given, undo.step)
+
+
+def _output(step: StepSpec) -> Any:
+    """The annotation of what dependents get; of a map the list of what its tasks return."""
+    annotation = step.annotations.get(OUTPUT)
+    is_list = step.is_map and OUTPUT in step.annotations
+    return list[annotation] if is_list else annotation  # type: ignore[valid-type]
+
+
+def _misfit(
+    flow: FlowSpec, spec: StepSpec | UndoSpec, name: str, taken: Any, given: Any, producer: str
+) -> Iterator[Problem]:
+    """Where the output of a step does not fit the parameter of another step or of an undo."""
+    why = None if given is None else misfit(taken, given)
+    if why is None:
+        return
+    is_decoded = flow.decodes and contents(taken).has_shape
+    wants = f"parameter '{name}' is {type_name(spec.annotations.get(name))}"
+    if name == ITEM and ITEM not in spec.annotations:
+        wants = "it maps over a list"
+    handler = f"step {spec.slug}" if isinstance(spec, StepSpec) else f"undo of {spec.step}"
+    text = f"{handler}: {wants}, but step {producer} returns {type_name(given)}: {why}"
+    yield Problem("E217" if is_decoded else "W217", text, spec.place)
+
+
+def lifespan_problems(
+    flow: str, function: Any, name: str, place: str, earlier: LifespanSpec | None
+) -> Iterator[Problem]:
+    """What is wrong with a function that is decorated as the lifespan of a flow."""
+    what = f"flow {flow}: the lifespan {name}"
+    if earlier is not None:
+        text = f"{what} is the second one; {earlier.name} is at {earlier.place}"
+        yield Problem("E209", text, place, "let one of them do both")
+    if not (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
+        text = f"{what} is not a generator function"
+        remedy = "write a function, def or async def, that yields once what ctx.resources is to be"
+        yield Problem("E209", text, place, remedy)
+        return
+    parameters = inspect.signature(function).parameters.values()
+    if needed := [each.name for each in parameters if each.default is each.empty]:
+        text = f"{what} has the parameter {needed[0]}, and is called without arguments"
+        yield Problem("E209", text, place, "let it read what it needs by itself")
+
+
+def wait_problems(slug: str, timeout: object, default: object, place: str) -> Iterator[Problem]:
+    """What is wrong with the time and the default of a step that waits."""
+    try:
+        if timeout is not None:
+            seconds_of(timeout, "timeout")
+        if default is not RAISE:
+            encode(default, what="default")
+    except RunError as error:
+        yield Problem("E209", f"step {slug}: {error.text}", place, error.next)

@@ -25,18 +25,18 @@ from __future__ import annotations
 
 import heapq
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pgflowd.core.context import Context
-from pgflowd.core.definition.options import OptionKind, Owner, options_of
+from pgflowd.core.definition.options import NUMBERS, OptionKind, Owner, options_of
 from pgflowd.core.failure import APPROVAL, is_answer, output_of
-from pgflowd.core.json import SQL_NULL, encode
+from pgflowd.core.json import SQL_NULL
 from pgflowd.core.typed.annotations import annotations_of
-from pgflowd.core.undo import Original, part_of
-from pgflowd.core.waiting import RAISE, Suspended, Time, seconds_of
-from pgflowd.errors import Problem, RunError
+from pgflowd.core.undo import LIST_PREFIX, PREFIX, Original, part_of
+from pgflowd.core.waiting import Suspended, Time
+from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
     from pgflowd.core.typed.codec import StepCodec
@@ -168,13 +168,12 @@ def as_written(
 
 def resolved_step(step: StepSpec, slugs: Mapping[int, str]) -> StepSpec:
     """A step as written with the slugs of its deps, given that of each handler by its id."""
-    over, depends_on, after = (
-        tuple(_slug_of(each, slugs) for each in steps)
-        for steps in (step.over, step.depends_on, step.after)
-    )
-    deps = replace(step, over=over, depends_on=depends_on, after=after)
+    named: dict[str, Any] = {
+        option: tuple(_slug_of(each, slugs) for each in getattr(step, option))
+        for option in ("over", "depends_on", "after")
+    }
     parameters, annotations = _parameters(step.handler), annotations_of(step.handler)
-    return replace(deps, parameters=parameters, annotations=annotations)
+    return replace(step, parameters=parameters, annotations=annotations, **named)
 
 
 def resolved_undo(undo: UndoSpec, slugs: Mapping[int, str]) -> UndoSpec:
@@ -256,25 +255,6 @@ def cycles(deps: Mapping[str, Iterable[str]]) -> list[list[str]]:
         found.append(cycle[first:] + cycle[:first])
         left = {name: its for name, its in left.items() if name not in cycle}
     return found
-
-
-def lifespan_problems(
-    flow: str, function: Any, name: str, place: str, earlier: LifespanSpec | None
-) -> Iterator[Problem]:
-    """What is wrong with a function that is decorated as the lifespan of a flow."""
-    what = f"flow {flow}: the lifespan {name}"
-    if earlier is not None:
-        text = f"{what} is the second one; {earlier.name} is at {earlier.place}"
-        yield Problem("E209", text, place, "let one of them do both")
-    if not (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
-        text = f"{what} is not a generator function"
-        remedy = "write a function, def or async def, that yields once what ctx.resources is to be"
-        yield Problem("E209", text, place, remedy)
-        return
-    parameters = inspect.signature(function).parameters.values()
-    if needed := [each.name for each in parameters if each.default is each.empty]:
-        text = f"{what} has the parameter {needed[0]}, and is called without arguments"
-        yield Problem("E209", text, place, "let it read what it needs by itself")
 
 
 class Claimed(Protocol):
@@ -388,12 +368,100 @@ def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dic
     return approve
 
 
-def wait_problems(slug: str, timeout: object, default: object, place: str) -> Iterator[Problem]:
-    """What is wrong with the time and the default of a step that waits."""
-    try:
-        if timeout is not None:
-            seconds_of(timeout, "timeout")
-        if default is not RAISE:
-            encode(default, what="default")
-    except RunError as error:
-        yield Problem("E209", f"step {slug}: {error.text}", place, error.next)
+# The flow that undoes runs of another one.
+#
+# That of `orders` is `undo_orders`, an ordinary flow. For a step `charge` it has `undo_charge`; for
+# a map `ship` it has `list_ship`, which returns the indexes to undo, and `undo_ship`, a map over
+# them. Each waits for the undo steps of its nearest undoable descendants, so the order is reversed,
+# and independent branches are undone side by side.
+#
+# It is served in older versions, too: for those it keeps the undos of retired steps, and `list_`
+# for steps that are maps no more.
+_OLDER = 2**31 - 1  # any version that is not as the code has it: no number is that high
+
+# a step of ours must not be why a run is not undone, whatever the flow says
+_LIST_OPTIONS = {"max_attempts": 10, "on_crash_limit": "quarantine"}
+
+
+def undo_flow_of(flow: FlowSpec) -> FlowSpec:
+    """The undo flow of a checked flow with undos, its steps in topological order."""
+    undos = {undo.step: undo for undo in flow.undos}
+    after = nearest_undoable({step.slug: step.deps for step in flow.steps}, undos)
+    made, older = {}, {}
+    for step in flow.steps:
+        if undo := undos.get(step.slug):
+            later = tuple(f"{PREFIX}{slug}" for slug in after[step.slug])
+            if step.is_map:
+                made[f"{LIST_PREFIX}{step.slug}"] = _list_step(undo, later)
+                later = ()
+            made[f"{PREFIX}{step.slug}"] = _undo_step(undo, is_map=step.is_map, after=later)
+    for undo in flow.undos:
+        for each in (_list_step(undo, ()), _undo_step(undo, is_map=False, after=())):
+            if each.slug not in made:
+                older[each.slug] = each
+    made = made or {slug: step for slug, step in older.items() if step.undoes}
+    order = in_order({slug: step.deps for slug, step in made.items()})
+    defaults = {option.name for option in NUMBERS}
+    options = {name: value for name, value in flow.options.items() if name in defaults}
+    steps = tuple(made[slug] for slug in order)
+    retired = tuple((_OLDER, step) for step in older.values())
+    slug, lifespan = f"{PREFIX}{flow.slug}", flow.lifespan
+    return FlowSpec(slug, flow.place, options, steps, retired=retired, lifespan=lifespan)
+
+
+def nearest_undoable(
+    deps: dict[str, Sequence[str]], undoable: Container[str]
+) -> dict[str, list[str]]:
+    """
+    For each undoable step its undoable descendants, without those that another of them precedes.
+
+    `deps` is in topological order. Sets of steps are numbers here, one bit for each step, so that
+    a wide flow with hundreds of steps takes no time.
+    """
+    bits = {slug: 1 << index for index, slug in enumerate(deps) if slug in undoable}
+    nearest, below = dict.fromkeys(deps, 0), dict.fromkeys(deps, 0)
+    found = {}
+    for slug in reversed(deps):  # what comes after it has added itself to `nearest`
+        candidates = [other for other in bits if nearest[slug] & bits[other]]
+        for other in candidates:
+            nearest[slug] &= ~below[other]
+            below[slug] |= bits[other] | below[other]
+        if slug in bits:
+            found[slug] = [other for other in candidates if nearest[slug] & bits[other]]
+        for dep in deps[slug]:
+            nearest[dep] |= bits.get(slug, nearest[slug])
+    return found
+
+
+def _list_step(undo: UndoSpec, after: tuple[str, ...]) -> StepSpec:
+    def list_indexes(run: dict[str, Any]) -> list[int]:
+        """Return which elements of a map are to be undone."""
+        indexes: list[int] = run["plan"].get(undo.step, [])
+        return indexes
+
+    return StepSpec(
+        slug=f"{LIST_PREFIX}{undo.step}",
+        place=undo.place,
+        handler=list_indexes,
+        parameters=(Parameter(RUN),),
+        after=after,
+        options=_LIST_OPTIONS,
+    )
+
+
+def _undo_step(undo: UndoSpec, *, is_map: bool, after: tuple[str, ...]) -> StepSpec:
+    assert undo.handler is not None
+    options = {name: value for name, value in undo.options.items() if name != "on"}
+    return StepSpec(
+        slug=f"{PREFIX}{undo.step}",
+        place=undo.place,
+        handler=undo.handler,
+        parameters=undo.parameters,
+        is_map=is_map,
+        over=(f"{LIST_PREFIX}{undo.step}",) if is_map else (),
+        after=after,
+        options={**options, "settle": True, "on_crash_limit": "quarantine"},
+        annotations=undo.annotations,
+        codec=undo.codec,
+        undoes=undo.step,
+    )
