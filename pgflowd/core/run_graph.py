@@ -17,6 +17,7 @@ from pgflowd.core.documents.runs import (
     StepTasks,
 )
 from pgflowd.core.graph import Graph, Node
+from pgflowd.core.settings.values import format_duration
 from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import ago, between, duration
 
@@ -128,9 +129,10 @@ def _note(step: StepTasks, now: datetime) -> str:
 # Of a single task the attempts say when it was executed. They are all known if they were read with
 # the run. Else only those that failed are, and what came after is taken for the last one. A map is
 # one bar from its first task to its last.
-_SCALE = ((1, "s"), (60, "m"), (3600, "h"), (86400, "d"))
-_STEPS = (1, 2, 5, 10, 15, 20, 30)  # of seconds and of minutes
-_HOURS = (1, 2, 3, 6, 12)
+_ROUND_S = [digit * 10.0**power for power in range(-4, 0) for digit in (1, 2, 5)]
+_ROUND_S += [count * unit for unit in (1.0, 60.0) for count in (1, 2, 5, 10, 15, 20, 30)]
+_ROUND_S += [hours * 3600.0 for hours in (1, 2, 3, 6, 12)]
+_ROUND_S += [days * 86400.0 * 10**power for power in range(9) for days in (1, 2, 5)]
 
 
 class BarPart(NamedTuple):
@@ -271,27 +273,14 @@ def length_s(details: RunDetails, bars: Iterable[StepBar]) -> float:
     longest = max(max(ends), 0.001)
     if run.has_ended:
         return longest
-    return next(step for step in _nice() if step >= longest * 1.02)
+    return next(step for step in _ROUND_S if step >= longest * 1.02)
 
 
 def ticks_of(length: float, most: int = 8) -> list[tuple[float, str]]:
     """Round times from 0 to the length, and how they are written."""
-    step = next(step for step in _nice() if length / step <= most)
+    step = next(step for step in _ROUND_S if length / step <= most)
     count = int(length / step + 1e-9)
     return [(index * step, _written(index * step, step)) for index in range(count + 1)]
-
-
-def _nice() -> Iterable[float]:
-    """Round lengths of time, from a tenth of a millisecond on."""
-    for power in range(-4, 0):
-        yield from (digit * 10.0**power for digit in (1, 2, 5))
-    for unit in (1.0, 60.0):
-        yield from (number * unit for number in _STEPS)
-    yield from (number * 3600.0 for number in _HOURS)
-    days = 1.0
-    while True:
-        yield from (days * digit * 86400.0 for digit in (1, 2, 5))
-        days *= 10
 
 
 def _written(seconds: float, step: float) -> str:
@@ -300,9 +289,4 @@ def _written(seconds: float, step: float) -> str:
         return "0"
     if step < 1:
         return f"{seconds * 1000:.4g}ms" if seconds < 1 else f"{seconds:.4g}s"
-    rest, words = round(seconds), []
-    for unit, name in reversed(_SCALE):
-        if rest >= unit:
-            words.append(f"{rest // unit}{name}")
-            rest %= unit
-    return "".join(words)
+    return format_duration(seconds)

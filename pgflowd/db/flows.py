@@ -33,7 +33,7 @@ from pgflowd.core.documents.flows import (
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.typed.schema_check import fault_of
+from pgflowd.core.typed.codec import fault_of
 from pgflowd.db import definitions
 from pgflowd.db.connection import translated
 from pgflowd.db.query import (

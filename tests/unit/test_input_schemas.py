@@ -16,8 +16,7 @@ import pytest
 from pgflowd import Flow
 from pgflowd.core.definition.shape import step_schemas
 from pgflowd.core.json import as_stored
-from pgflowd.core.typed.codec import Misfit, codec_of
-from pgflowd.core.typed.schema_check import example_of, fault_of
+from pgflowd.core.typed.codec import Misfit, codec_of, example_of, fault_of
 
 ID = "00000000-0000-0000-0000-000000000007"
 

@@ -35,7 +35,7 @@ from pgflowd.core.redact import HIDDEN
 from pgflowd.core.run_filter import RunFilter
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault, zone_of
-from pgflowd.core.typed.schema_check import example_of
+from pgflowd.core.typed.codec import example_of
 from pgflowd.db import flows
 from pgflowd.db.definitions import option_values, versions_of
 from pgflowd.db.operations import new_run_id
