@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -12,11 +11,7 @@ import pgflowd
 from pgflowd import Flow, Limit
 from pgflowd.core.definition import options as registry
 from pgflowd.core.definition.options import (
-    CRASH_ENDS,
-    MODES,
     OPTIONS,
-    RUN_ENDS,
-    UNDOABLE,
     Column,
     OptionKind,
     Owner,
@@ -43,13 +38,6 @@ OF_STARTS = {o.name for o in OPTIONS if o.kind is OptionKind.START}  # words of 
 @pytest.mark.parametrize("owner", Owner)
 def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
     assert SIGNATURES[owner].__annotations__.keys() == option_names(owner)
-
-
-def test_the_typed_modes_are_those_of_the_registry():
-    assert get_args(registry.Mode) == MODES
-    assert get_args(registry.CrashEnd) == CRASH_ENDS
-    assert get_args(registry.RunEnd) == RUN_ENDS
-    assert get_args(registry.Undoable) == UNDOABLE
 
 
 def test_each_option_has_one_row_and_its_own_json_name():

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
 from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents import Hidden, Named, shown
@@ -84,17 +84,12 @@ def limit_json(limit: Limit) -> dict[str, Any]:
 
 
 MAX_INT = 2**31 - 1  # the largest int of SQL
-MODES = ("fail", "skip", "skip-cascade")
-CRASH_ENDS = ("fail", "quarantine")
-RUN_ENDS = ("undo", "keep")  # what becomes of the effects of a run that failed or was cancelled
-UNDOABLE = ("completed", "attempted")  # which tasks an undo handler undoes
-
-
 StepName = str | Callable[..., Any]  # a slug, or the step's function
 Mode = Literal["fail", "skip", "skip-cascade"]
 CrashEnd = Literal["fail", "quarantine"]
-RunEnd = Literal["undo", "keep"]
-Undoable = Literal["completed", "attempted"]
+RunEnd = Literal["undo", "keep"]  # of the effects of a run that failed or was cancelled
+Undoable = Literal["completed", "attempted"]  # which tasks an undo handler undoes
+MODES = get_args(Mode)
 
 
 class Owner(Enum):
@@ -192,15 +187,16 @@ class Option:
 _ALL, _STEPS = frozenset(Owner), frozenset({Owner.STEP, Owner.MAP})
 _FLOWS, _OF_US = frozenset({Owner.FLOW, Owner.JOB}), frozenset[Owner]()
 _COUNT, _SECONDS, _DEPS = OptionKind.COUNT, OptionKind.SECONDS, OptionKind.DEPS
-_MODE, _PATTERN = OptionKind.MODE, OptionKind.PATTERN
+_MODE, _PATTERN, _WORD = OptionKind.MODE, OptionKind.PATTERN, OptionKind.WORD
+_NEEDS, _LIMIT, _START = OptionKind.NEEDS, OptionKind.LIMIT, OptionKind.START
+_RUN_ENDS, _TASKS = get_args(RunEnd), _ALL - {Owner.FLOW}
 
 OPTIONS = (
     Option("max_attempts", _COUNT, _ALL, "maxAttempts", 3, least=1, column=Column.ATTEMPTS),
     Option("base_delay", _SECONDS, _ALL, "baseDelay", 5, column=Column.DELAY),
     Option("timeout", _SECONDS, _ALL, "timeout", 60, least=1, column=Column.TIMEOUT),
     Option(
-        "start_delay", _SECONDS, _ALL - {Owner.FLOW}, "startDelay", 0,
-        column=Column.START, hides_default=True,
+        "start_delay", _SECONDS, _TASKS, "startDelay", 0, column=Column.START, hides_default=True
     ),
     Option("if_", _PATTERN, _STEPS, "requiredInputPattern", column=Column.IF, label="if "),
     Option("if_not", _PATTERN, _STEPS, "forbiddenInputPattern", column=Column.IF, label="if not "),
@@ -209,35 +205,29 @@ OPTIONS = (
         column=Column.IF, label="else ", needs_condition=True,
     ),
     Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
+    Option("needs", _NEEDS, _TASKS, "needs", column=Column.NEEDS, follows=True),
+    Option("limit", _LIMIT, _TASKS, "limit", column=Column.LIMIT, follows=True),
     Option(
-        "needs", OptionKind.NEEDS, _ALL - {Owner.FLOW}, "needs", column=Column.NEEDS, follows=True
-    ),
-    Option(
-        "limit", OptionKind.LIMIT, _ALL - {Owner.FLOW}, "limit", column=Column.LIMIT, follows=True
-    ),
-    Option(
-        "crash_limit", _COUNT, _ALL - {Owner.FLOW}, "crashLimit", least=1, most=1000,
+        "crash_limit", _COUNT, _TASKS, "crashLimit", least=1, most=1000,
         column=Column.CRASHES, follows=True,
     ),
     Option(
-        "on_crash_limit", OptionKind.WORD, _ALL - {Owner.FLOW, Owner.UNDO}, "onCrashLimit",
-        words=CRASH_ENDS, column=Column.CRASHES, label="then ", follows=True,
+        "on_crash_limit", _WORD, _TASKS - {Owner.UNDO}, "onCrashLimit",
+        words=get_args(CrashEnd), column=Column.CRASHES, label="then ", follows=True,
     ),
     Option(
-        "on", OptionKind.WORD, frozenset({Owner.UNDO}), "undo",
-        words=UNDOABLE, column=Column.UNDO, follows=True,
+        "on", _WORD, frozenset({Owner.UNDO}), "undo",
+        words=get_args(Undoable), column=Column.UNDO, follows=True,
     ),
     Option("settle", OptionKind.FLAG, _OF_US, "settle", follows=True),
-    Option(
-        "on_failure", OptionKind.WORD, _FLOWS, "onFailure", "undo", words=RUN_ENDS, follows=True
-    ),
-    Option("on_cancel", OptionKind.WORD, _FLOWS, "onCancel", "keep", words=RUN_ENDS, follows=True),
-    Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
+    Option("on_failure", _WORD, _FLOWS, "onFailure", "undo", words=_RUN_ENDS, follows=True),
+    Option("on_cancel", _WORD, _FLOWS, "onCancel", "keep", words=_RUN_ENDS, follows=True),
+    Option("version", _COUNT, _TASKS, default=1, least=1),
     Option("decode", OptionKind.SWITCH, _FLOWS, default=True),
-    Option("title", OptionKind.START, _FLOWS, "title", follows=True),
-    Option("labels", OptionKind.START, _FLOWS, "labels", follows=True),
-    Option("expires", OptionKind.START, _FLOWS, "expires", follows=True),
-    Option("singleton", OptionKind.START, _FLOWS, "singleton", follows=True),
+    Option("title", _START, _FLOWS, "title", follows=True),
+    Option("labels", _START, _FLOWS, "labels", follows=True),
+    Option("expires", _START, _FLOWS, "expires", follows=True),
+    Option("singleton", _START, _FLOWS, "singleton", follows=True),
     Option("cron", OptionKind.SCHEDULE, _FLOWS),
     Option("timezone", OptionKind.SCHEDULE, _FLOWS),
     Option("schedules", OptionKind.SCHEDULE, _FLOWS),

@@ -462,12 +462,13 @@ size = _maker(Size, low="1B", high="1GiB")  # the largest value that PostgreSQL 
 texts, paths, flows = _maker(TextList), _maker(PathList), _maker(FlowList, form=FLOW)
 
 
-def choice(default: str, doc: str, *others: str) -> Any:
-    return _maker(Choice, choices=(default, *others))(default, doc)
+def choice(words: str, doc: str) -> Any:
+    """A field for one of several words, of which the first is the default."""
+    return _maker(Choice, choices=tuple(words.split()))(words.split()[0], doc)
 
 
-def levels(doc: str, *choices: str) -> Any:
-    return _maker(Levels, choices=choices)({}, doc)
+def levels(words: str, doc: str) -> Any:
+    return _maker(Levels, choices=tuple(words.split()))({}, doc)
 
 
 @cache

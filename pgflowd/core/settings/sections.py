@@ -63,13 +63,10 @@ class DaemonSettings:
     )
     python_path: tuple[str, ...] = paths([], "directories that are put first on the import path")
     definitions: str = choice(
-        "create",
+        "create version verify recreate",
         "create adds missing flows and refuses changed shapes; version makes a changed shape the "
         "next version of its flow; verify writes nothing; recreate, "
         "in dev and demo only, deletes a changed flow with its runs and creates it again",
-        "version",
-        "verify",
-        "recreate",
     )
 
 
@@ -113,7 +110,7 @@ class WorkerSettings:
         high=1000,
     )
     signal_strategy: str = choice(
-        "notify", "notify: notifications wake the worker; polling: it checks its queue", "polling"
+        "notify polling", "notify: notifications wake the worker; polling: it checks its queue"
     )
     notify_throttle_s: float = duration(
         "250ms",
@@ -140,7 +137,7 @@ class WorkerSettings:
         "5s", "time between the heartbeats of a worker; at most a third of recovery.lease"
     )
     isolation: str = choice(
-        "reuse", "reuse: runners are used again; task: a fresh one per task", "task"
+        "reuse task", "reuse: runners are used again; task: a fresh one per task"
     )
     tasks_per_runner: int = whole(
         1, "async handlers that share a runner and its event loop; 1: each has its own", high=1000
@@ -150,18 +147,14 @@ class WorkerSettings:
     kill_grace_s: float = duration("2s", "from SIGTERM to SIGKILL", low="0s")
     max_output_bytes: int = size("16MiB", "of a task, as JSON")
     handler_output: str = choice(
-        "capture",
+        "capture inherit discard",
         "stdout and stderr of handlers; capture: line by line into the log; inherit: to those of "
         "the daemon; discard: nowhere",
-        "inherit",
-        "discard",
     )
     keep_output: str = choice(
-        "failures",
+        "failures all off",
         "what handlers print and log is kept in the database, for `runs output`: of "
         "attempts that fail, of all, or of none",
-        "all",
-        "off",
     )
     oom_score_adj: int = whole(
         500, "of runners: the kernel chooses them first (Linux)", low=0, high=1000
@@ -219,22 +212,14 @@ class RecoverySettings:
 class LoggingSettings:
     """The level, format and redaction of the log."""
 
-    level: str = choice(
-        "info", "the least important records that are logged", "debug", "warning", "error"
-    )
+    level: str = choice("info debug warning error", "the least important records that are logged")
     format: str = choice(
-        "auto",
+        "auto journal text json",
         "auto: journal if stderr is the journal, text on a terminal, else json",
-        "journal",
-        "text",
-        "json",
     )
     levels: tuple[tuple[str, str], ...] = levels(
+        "debug info warning error",
         'of loggers of libraries, as in { httpx = "warning" }; what level leaves out stays out',
-        "debug",
-        "info",
-        "warning",
-        "error",
     )
     payloads: bool = switch(False, "inputs and outputs in logs")
     redact: tuple[str, ...] = texts(
@@ -277,16 +262,14 @@ class TelemetrySettings:
     """Traces by OpenTelemetry, and what error trackers are told."""
 
     traces: str = choice(
-        "off", 'on: a trace for each run, by OpenTelemetry, which the extra "otel" brings', "on"
+        "off on", 'on: a trace for each run, by OpenTelemetry, which the extra "otel" brings'
     )
     service_name: str = text("", "of the spans; empty: pgflowd.name; OTEL_SERVICE_NAME wins")
     ratio: float = share(1.0, "of the runs whose caller has no trace; else that one decides")
     sentry: str = choice(
-        "last",
+        "last every off",
         "the exceptions that Sentry gets, if the flow's module uses it: of the last attempt, of "
         "every one, or none",
-        "every",
-        "off",
     )
     trace_url: str = text(
         "", "of a trace, with {trace_id} in it, which `runs show` prints", form=TRACE_URL
@@ -312,12 +295,9 @@ class WebSettings:
         "", "the database, for actions, as a member of pgflow_operator; empty: nobody acts"
     )
     auth: str = choice(
-        "key",
+        "key password proxy none",
         "key: the link that is printed at the start; password: names and passwords; proxy: a proxy "
         "names the user; none: everybody who reaches it may look",
-        "password",
-        "proxy",
-        "none",
     )
     users: str = path("", "password: the file that `pgflowd web passwd NAME` writes")
     tokens: str = path("", "for programs: the file that `pgflowd web token NAME` writes")
@@ -338,11 +318,9 @@ class WebSettings:
         "", "the path below which a proxy offers it, such as /flows", form=BASE_PATH
     )
     payloads: str = choice(
-        "redacted",
+        "redacted hidden shown",
         "inputs and outputs on pages; redacted: without the keys of logging.redact; hidden: their "
         "sizes only",
-        "hidden",
-        "shown",
     )
 
     @property

@@ -222,14 +222,7 @@ NETWORK = Form(
 BASE_PATH = Form(
     "^(/[A-Za-z0-9._~-]+)+$", "a path that begins with / and does not end with it", '"/flows"'
 )
-
-
 MAX_NEEDS = 32
-
-
-def is_word(value: object) -> bool:
-    """Whether this may be a need or a cap."""
-    return isinstance(value, str) and WORD.fits(value)
 
 
 def needs_fault(needs: object) -> str | None:
@@ -238,18 +231,13 @@ def needs_fault(needs: object) -> str | None:
         return 'must be a list, such as ["gpu"]'
     if not 1 <= len(needs) <= MAX_NEEDS:
         return f"must have 1 to {MAX_NEEDS} words"
-    if not all(map(is_word, needs)):
+    if not all(isinstance(need, str) and WORD.fits(need) for need in needs):
         return f"must have words of {WORD.means}"
     return None
 
 
 def sorted_needs(needs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(needs)))
-
-
-def joined(needs: Iterable[str]) -> str:
-    """The needs as the database has them."""
-    return ",".join(sorted_needs(needs))
 
 
 def in_words(name: str) -> str:
