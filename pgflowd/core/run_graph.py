@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -29,11 +29,8 @@ def graph_of_run(
     undos: Mapping[str, StepUndo] | None = None,
 ) -> Graph:
     """The graph of a run's flow, with the states of its steps, and how far each is undone."""
-    nodes = (_node(step, run.steps.get(step.step_slug), run, now) for step in steps)
-    told = {slug: f"  {undo.text}" for slug, undo in (undos or {}).items()}
-    return Graph(
-        tuple(replace(node, detail=node.detail + told.get(node.slug, "")) for node in nodes)
-    )
+    known = undos or {}
+    return Graph(tuple(_node(step, run, now, known.get(step.step_slug)) for step in steps))
 
 
 def last_error(
@@ -41,8 +38,8 @@ def last_error(
 ) -> tuple[str, str | None] | None:
     """The last error of a run, and its traceback; not of a task that was ended with the run."""
     failures = [each for each in failures if each.outcome is not Outcome.RELEASED]
-    failures = [each for each in failures if each.error or each.outcome is not Outcome.LATE]
-    failures = [each for each in failures if each.outcome is not Outcome.LATE] or failures
+    in_time = [each for each in failures if each.outcome is not Outcome.LATE]
+    failures = in_time or [each for each in failures if each.error]
     if failures:
         last = failures[-1]
         index = f"#{last.task_index}" if last.task_index else ""
@@ -53,7 +50,8 @@ def last_error(
     return (f"{steps[-1].step_slug}: {steps[-1].error}", None) if steps else None
 
 
-def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: datetime) -> Node:
+def _node(step: StepTasks, run: RunWithStates, now: datetime, undo: StepUndo | None) -> Node:
+    state = run.steps.get(step.step_slug)
     status: Status = state.status if state else StepStatus.CREATED
     run_status = run.status_before_undo
     if run_status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
@@ -61,7 +59,7 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
     elif run_status.is_end and status is StepStatus.STARTED:  # it was ended with its run
         status = RunStatus.CANCELLED
     is_open = status is StepStatus.STARTED
-    detail = "  ".join(step_words(step, state, status, run.ended_at or now))
+    words = step_words(step, state, status, run.ended_at or now)
     if is_open and step.only_waits:
         status = RunStatus.WAITING
     return Node(
@@ -69,7 +67,7 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
         deps=tuple(step.deps),
         is_map=step.step_type == "map",
         status=status,
-        detail=detail,
+        detail="  ".join([*words, undo.text] if undo else words),
         note=_note(step, now) if is_open else "",
     )
 

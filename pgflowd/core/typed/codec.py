@@ -24,7 +24,7 @@ from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from pgflowd.core.json import as_stored, encode
@@ -151,25 +151,21 @@ class MsgspecCodec:
         except Exception as error:  # such as a name in a class that cannot be resolved
             text = one_line(str(error), 400)
             raise Undecodable(text, "change it, or write Flow(…, decode=False)") from None
-        self.annotation = annotation
+        self.annotation, self._msgspec = annotation, msgspec
 
     def decode(self, value: Any, what: str) -> Any:
         """The typed value of a JSON value, or Misfit."""
-        import msgspec
-
         try:
-            return msgspec.convert(
+            return self._msgspec.convert(
                 value, self.annotation, strict=True, str_keys=True, dec_hook=_path_from
             )
-        except msgspec.ValidationError as error:
+        except self._msgspec.ValidationError as error:
             raise Misfit(_text_of_msgspec(str(error), value, what)) from None
 
     def encode(self, value: Any, what: str) -> Any:
         """The JSON value of a typed one, which fits the annotation, or Misfit."""
-        import msgspec
-
         try:
-            plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_text_of_path)
+            plain = self._msgspec.to_builtins(value, str_keys=True, enc_hook=_text_of_path)
         except (TypeError, NotImplementedError, RecursionError) as error:
             raise Misfit(f"{what}: {_lower(str(error))}") from None
         self.decode(plain, what)
@@ -177,10 +173,8 @@ class MsgspecCodec:
 
     def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
         """Its JSON Schema, whose definitions are at `refs`; None if it has none."""
-        import msgspec
-
         try:
-            (schema,), defs = msgspec.json.schema_components(
+            (schema,), defs = self._msgspec.json.schema_components(
                 (self.annotation,), schema_hook=_schema_of_path, ref_template=f"{refs}{{name}}"
             )
         except Exception:  # a type that only its own hooks know
@@ -193,40 +187,37 @@ class PydanticCodec:
 
     def __init__(self, annotation: Any) -> None:
         try:
-            from pydantic import TypeAdapter
+            import pydantic
+            import pydantic_core
 
-            self._adapter = TypeAdapter(annotation)
+            self._adapter = pydantic.TypeAdapter(annotation)
         except Exception as error:
             text = f"{type_name(annotation)}: {one_line(str(error).partition('. ')[0], 400)}"
             raise Undecodable(text, "change it, or write Flow(…, decode=False)") from None
         self.annotation = annotation
+        self._pydantic, self._core = pydantic, pydantic_core
 
     def decode(self, value: Any, what: str) -> Any:
-        from pydantic import ValidationError
-        from pydantic_core import to_json
-
         try:
-            return self._adapter.validate_json(to_json(value))
-        except ValidationError as error:
+            return self._adapter.validate_json(self._core.to_json(value))
+        except self._pydantic.ValidationError as error:
             raise Misfit(_text_of_pydantic(error.errors()[0], what)) from None
 
     def encode(self, value: Any, what: str) -> Any:
-        from pydantic import ValidationError
-        from pydantic_core import PydanticSerializationError
-
         try:
             fitting = self._adapter.validate_python(value)
             return self._adapter.dump_python(fitting, mode="json", by_alias=True, warnings="error")
-        except ValidationError as error:
+        except self._pydantic.ValidationError as error:
             raise Misfit(_text_of_pydantic(error.errors()[0], what)) from None
-        except (PydanticSerializationError, UnicodeDecodeError) as error:
+        except (self._core.PydanticSerializationError, UnicodeDecodeError) as error:
             raise Misfit(f"{what}: {one_line(str(error), 400)}") from None
 
     def schema(self, refs: str, *, of_output: bool) -> dict[str, Any] | None:
-        mode: Literal["serialization", "validation"]
-        mode = "serialization" if of_output else "validation"
         try:
-            return self._adapter.json_schema(ref_template=f"{refs}{{model}}", mode=mode)
+            return self._adapter.json_schema(
+                ref_template=f"{refs}{{model}}",
+                mode="serialization" if of_output else "validation",
+            )
         except Exception:  # a type that has no schema
             return None
 
