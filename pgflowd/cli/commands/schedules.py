@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, get_args
 from zoneinfo import available_timezones
 
 import click
@@ -137,7 +137,7 @@ def fire(app: App, name: str) -> None:
     fired = perform_on(app, FIRE, name, _unknown)
     text = f"run {fired.run_id} {fired.status}"
     if not fired.is_new:
-        text = f"run {fired.run_id} of {name} has not ended, and its overlap is {Overlap.SKIP}"
+        text = f"run {fired.run_id} of {name} has not ended, and its overlap is skip"
     app.print_result(app.out.folded(text), FiredSchedule(name, fired))
 
 
@@ -155,7 +155,7 @@ def fire(app: App, name: str) -> None:
 @click.option(
     "--overlap", default="skip", metavar="WORD",
     help="While its last run has not ended: skip, allow, wait, replace.",
-    shell_complete=params.completing(lambda: Overlap),
+    shell_complete=params.completing(lambda: get_args(Overlap)),
 )  # fmt: skip
 @click.option(
     "--catchup", default="one", metavar="WORD",

@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pgflowd.core.json import SqlNull, as_stored, dumps, encode
 from pgflowd.core.text import did_you_mean, is_storable
@@ -33,15 +32,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,120}")
 _NAME_RULE = "1 to 64 letters, digits, '_' or '-'"
 _FULL_NAME_RULE = "1 to 120 letters, digits, '_', '.' or '-'"
-
-
-class Overlap(StrEnum):
-    """What a tick does while the last run of its schedule has not ended."""
-
-    SKIP = "skip"
-    ALLOW = "allow"
-    WAIT = "wait"
-    REPLACE = "replace"
+# what a tick does while the last run of its schedule has not ended
+Overlap = Literal["skip", "allow", "wait", "replace"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class Schedule:
     cron: str  # five fields, "@daily" or "@every 30s"
     input: Any = field(default_factory=dict)
     timezone: str = "UTC"
-    overlap: Literal["skip", "allow", "wait", "replace"] = "skip"
+    overlap: Overlap = "skip"
     catchup: Literal["one", "none", "all"] = "one"
     name: str | None = None  # needed by all but one schedule of a flow
 
@@ -154,9 +146,8 @@ def _faults(schedule: Schedule) -> Iterator[tuple[str, str | None]]:
         yield f"cron is {repr(schedule.cron)[:60]}; it {fault}", None
     if fault := zone_fault(schedule.timezone):
         yield f"timezone is {repr(schedule.timezone)[:60]}; it {fault}", None
-    for key, kind in (("overlap", Overlap), ("catchup", Catchup)):
-        value, allowed = getattr(schedule, key), [str(each) for each in kind]
-        if value not in allowed:
+    for key, allowed in (("overlap", get_args(Overlap)), ("catchup", tuple(Catchup))):
+        if (value := getattr(schedule, key)) not in allowed:
             text = f"{key} is {repr(value)[:60]}; it must be one of {', '.join(allowed)}"
             yield text, did_you_mean(value, allowed) if isinstance(value, str) else None
     if schedule.name is not None and not (
