@@ -129,7 +129,7 @@ class Flow:
         """
         handler = wait_handler(slug, timeout, default)
         self._misuses += wait_problems(slug, timeout, default, _caller())
-        return self._add_wait(handler, {"slug": slug, "after": after, **options})
+        return self._add(handler, {"slug": slug, "after": after, **options}, _caller())
 
     def approval(
         self,
@@ -146,7 +146,7 @@ class Flow:
         """
         handler = approval_handler(slug, timeout)
         self._misuses += wait_problems(slug, timeout, RAISE, _caller())
-        return self._add_wait(handler, {"slug": slug, "after": after, **options})
+        return self._add(handler, {"slug": slug, "after": after, **options}, _caller())
 
     def retired(self, *, since: int, slug: str | None = None) -> Callable[[Handler], Handler]:
         """Keep a handler for runs of versions before `since`; `slug`: of the step in those."""
@@ -239,17 +239,14 @@ class Flow:
             lifespan=self._lifespan,
         )
 
-    def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
-        self._steps.append(as_written(handler, _set(options), _caller()))
+    def _add(self, handler: Handler, options: dict[str, Any], place: str, **more: bool) -> Handler:
+        self._steps.append(as_written(handler, _set(options), place, **more))
         self._spec = None
         return handler
 
     def _decorator(self, handler: Any, options: dict[str, Any], *, is_map: bool) -> Any:
         def decorate(function: Handler) -> Handler:
-            step = as_written(function, _set(options), _place_of(function), is_map=is_map)
-            self._steps.append(step)
-            self._spec = None
-            return function
+            return self._add(function, options, _place_of(function), is_map=is_map)
 
         if handler is None:
             return decorate
