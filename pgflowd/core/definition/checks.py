@@ -305,43 +305,32 @@ def type_problems(flow: FlowSpec) -> Iterator[Problem]:
             text = f"{handler}: {what} cannot be decoded: {fault.text}"
             yield Problem("E216", text, spec.place, fault.remedy)
     steps = {step.slug: step for step in flow.steps}
+    # what takes an output as which parameter, that parameter's type, and whose output it is
+    edges: list[tuple[StepSpec | UndoSpec, str, Any, StepSpec]] = []
     for step in flow.steps:
-        for name, annotation in step.annotations.items():
-            if name in steps and name in step.deps:
-                yield from _misfit(flow, step, name, annotation, _output(steps[name]), name)
+        deps = [name for name in step.annotations if name in steps and name in step.deps]
+        edges += [(step, name, step.annotations[name], steps[name]) for name in deps]
         if step.is_map and len(step.over) == 1 and step.over[0] in steps:
             item = step.annotations.get(ITEM, Any)  # without one, any list will do
             items: Any = list[item]  # type: ignore[valid-type]
-            output = _output(steps[step.over[0]])
-            yield from _misfit(flow, step, ITEM, items, output, step.over[0])
+            edges.append((step, ITEM, items, steps[step.over[0]]))
     for undo in flow.undos:
         if undo.step in steps and undo.step in undo.annotations:
-            given = steps[undo.step].annotations.get(OUTPUT)
-            taken = undo.annotations[undo.step]
-            yield from _misfit(flow, undo, undo.step, taken, given, undo.step)
-
-
-def _output(step: StepSpec) -> Any:
-    """The annotation of what dependents get; of a map the list of what its tasks return."""
-    annotation = step.annotations.get(OUTPUT)
-    is_list = step.is_map and OUTPUT in step.annotations
-    return list[annotation] if is_list else annotation  # type: ignore[valid-type]
-
-
-def _misfit(
-    flow: FlowSpec, spec: StepSpec | UndoSpec, name: str, taken: Any, given: Any, producer: str
-) -> Iterator[Problem]:
-    """Where the output of a step does not fit the parameter of another step or of an undo."""
-    why = None if given is None else misfit(taken, given)
-    if why is None:
-        return
-    is_decoded = flow.decodes and contents(taken).has_shape
-    wants = f"parameter '{name}' is {type_name(spec.annotations.get(name))}"
-    if name == ITEM and ITEM not in spec.annotations:
-        wants = "it maps over a list"
-    handler = f"step {spec.slug}" if isinstance(spec, StepSpec) else f"undo of {spec.step}"
-    text = f"{handler}: {wants}, but step {producer} returns {type_name(given)}: {why}"
-    yield Problem("E217" if is_decoded else "W217", text, spec.place)
+            edges.append((undo, undo.step, undo.annotations[undo.step], steps[undo.step]))
+    for spec, name, taken, producer in edges:
+        handler, given = f"undo of {producer.slug}", producer.annotations.get(OUTPUT)
+        if isinstance(spec, StepSpec):
+            handler = f"step {spec.slug}"
+            if producer.is_map and OUTPUT in producer.annotations:  # dependents get all outputs
+                given = list[given]  # type: ignore[valid-type]
+        if given is not None and (why := misfit(taken, given)):
+            wants = f"parameter '{name}' is {type_name(spec.annotations.get(name))}"
+            if name == ITEM and ITEM not in spec.annotations:
+                wants = "it maps over a list"
+            returned = f"step {producer.slug} returns {type_name(given)}"
+            is_decoded = flow.decodes and contents(taken).has_shape
+            code = "E217" if is_decoded else "W217"
+            yield Problem(code, f"{handler}: {wants}, but {returned}: {why}", spec.place)
 
 
 def lifespan_problems(
