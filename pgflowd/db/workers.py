@@ -26,8 +26,7 @@ from pgflowd.core.documents.run_tasks import FamilyMember
 from pgflowd.core.json import dumps
 from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.undo import PARTS
-from pgflowd.core.worker.events import RowState, Standing
-from pgflowd.core.worker.state import FetchRequest, HandlerRequest
+from pgflowd.core.worker.state import FetchRequest, HandlerRequest, RowState, Standing
 from pgflowd.core.worker.task import Task
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, documents, fetch_value, only

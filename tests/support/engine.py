@@ -13,9 +13,11 @@ from pgflowd.core.worker.decide import decide, next_deadline
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell, DoorbellRow
 from pgflowd.core.worker.runners import SHORT_S
 from pgflowd.core.worker.state import (
+    GOOD_STANDING,
     ConnectionName,
     RunnerPhase,
     RunnerPool,
+    Standing,
     TaskPhase,
     WorkerMode,
     WorkerOptions,
@@ -192,7 +194,7 @@ class Play(Engine):
     def renewed(
         self,
         *verdicts: tuple[int, events.LeaseVerdict],
-        standing: events.Standing = events.GOOD_STANDING,
+        standing: Standing = GOOD_STANDING,
         cancelled: tuple[events.RunCancelled, ...] = (),
     ) -> list[actions.WorkerAction]:
         """Let a renewal of leases, on a second connection, end with these verdicts."""

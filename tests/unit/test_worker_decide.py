@@ -11,8 +11,8 @@ from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.events import RowState, Standing, Verdict
-from pgflowd.core.worker.state import RunnerPhase, TaskPhase, WorkerMode
+from pgflowd.core.worker.events import Verdict
+from pgflowd.core.worker.state import RowState, RunnerPhase, TaskPhase, WorkerMode
 from pgflowd.core.worker.task import NEVER, TaskReport
 
 
@@ -528,7 +528,7 @@ def test_a_deprecated_worker_drains_and_exits_10(row):
     play = Play()
     play.claim()
 
-    play.feed(events.StandingRead(Standing(row)))
+    play.feed(messages.WorkerStanding("w", row))
     play.feed(events.NextDueRead(None))
     play.feed(events.SignedOff(MAIN))
 

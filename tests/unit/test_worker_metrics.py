@@ -8,7 +8,6 @@ from pgflowd.core import messages
 from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, TASK_SECONDS, TASKS, LastMinute
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.state import WorkerOptions, WorkerState
 from pgflowd.core.worker.task import TaskReport
 from pgflowd.processes.worker.metrics import WorkerMetrics
@@ -42,7 +41,7 @@ def numbers_of(play: Play) -> WorkerMetrics:
 
 
 def said(metrics: WorkerMetrics) -> dict[str, object]:
-    return metrics.now(WorkerState(WorkerOptions()), Standing(), zygote=1)
+    return metrics.now(WorkerState(WorkerOptions()), zygote=1)
 
 
 def test_a_completed_task_is_counted_and_its_time_observed():

@@ -23,9 +23,16 @@ from pgflowd.core.settings.sections import DatabaseSettings
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import Wait, WaitKind
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
+from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, Verdict
 from pgflowd.core.worker.runners import MAX_HELD_BYTES
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest, WorkerOptions
+from pgflowd.core.worker.state import (
+    ConnectionName,
+    FetchRequest,
+    HandlerRequest,
+    RowState,
+    Standing,
+    WorkerOptions,
+)
 from pgflowd.core.worker.task import MAX_BYTES, NEVER, Task, TaskReport
 
 RETRY = DatabaseFailure.RETRY

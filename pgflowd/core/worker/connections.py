@@ -17,7 +17,7 @@ from functools import partial
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.messages import Wake
+from pgflowd.core.messages import Wake, WorkerStanding
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, MINUTE_S, WAKES
 from pgflowd.core.supervision.tree import EXIT_ASLEEP
 from pgflowd.core.worker import (
@@ -31,7 +31,7 @@ from pgflowd.core.worker import (
     stopping,
 )
 from pgflowd.core.worker.actions import WorkerTransition
-from pgflowd.core.worker.events import LeaseVerdict, RowState
+from pgflowd.core.worker.events import LeaseVerdict
 from pgflowd.core.worker.state import (
     FREE,
     ConnectionName,
@@ -39,8 +39,10 @@ from pgflowd.core.worker.state import (
     DatabaseConnection,
     FetchRequest,
     NextDueQuestion,
+    RowState,
     RunnerPhase,
     SideCall,
+    Standing,
     WakeReason,
     WorkerConnections,
     WorkerMode,
@@ -280,13 +282,19 @@ def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) ->
     for token, verdict in event.verdicts:
         if verdict is not LeaseVerdict.OK:
             runner_ends.lease_refused(transition, token, verdict)
-    standing_read(transition, events.StandingRead(event.standing))
+    _note_standing(transition, event.standing)
 
 
-def standing_read(transition: WorkerTransition, event: events.StandingRead) -> None:
+def standing_read(transition: WorkerTransition, told: WorkerStanding) -> None:
+    """The sweeper has renewed the worker's row, and read its queue."""
+    numbers = (told.queued, told.oldest_queued_s, told.due_in_s, told.oldest_run)
+    _note_standing(transition, Standing(RowState(told.row), *numbers))
+
+
+def _note_standing(transition: WorkerTransition, standing: Standing) -> None:
     """Leave for a successor if the row says so; claim what waits, or when it is due."""
-    state, standing = transition.state, event.standing
-    state.connections.queue_seen_at = transition.now
+    state, connections = transition.state, transition.state.connections
+    connections.standing, connections.queue_seen_at = standing, transition.now
     if standing.row is not RowState.OK:
         _leave_for_successor(transition, f"its row is {standing.row}")
     schedule = state.schedule

@@ -15,7 +15,7 @@ from pgflowd.core.failure import DatabaseFailure
 from pgflowd.core.messages import Message
 from pgflowd.core.output_stream import KeptOutput
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.worker.state import ConnectionName, FetchRequest
+from pgflowd.core.worker.state import GOOD_STANDING, ConnectionName, FetchRequest, Standing
 from pgflowd.core.worker.task import Task, TaskReport, Word
 
 
@@ -37,14 +37,6 @@ class LeaseVerdict(Word):
     OK = "ok"
     CANCEL = "cancel"  # run or step has ended
     LOST = "lost"  # another worker has the task
-
-
-class RowState(Word):
-    """How the worker's row in the database is."""
-
-    OK = "ok"
-    DEPRECATED = "deprecated"
-    GONE = "gone"
 
 
 class WorkerEvent:
@@ -143,20 +135,6 @@ class RunCancelled:
     why: str | None
 
 
-class Standing(NamedTuple):
-    """How the worker's row is, what waits in the queue, and which runs are followed."""
-
-    row: RowState = RowState.OK
-    queued: int = 0
-    oldest_queued_s: float | None = None
-    due_in_s: float | None = None  # until the next hidden message becomes visible
-    oldest_run: str | None = None  # of the oldest queued message
-    followed: tuple[str, ...] = ()  # runs of any flow, whose handlers' output somebody wants
-
-
-GOOD_STANDING = Standing()
-
-
 @dataclass(slots=True)
 class SideCallDone(WorkerEvent):
     """A call that either connection may take has been answered on this one."""
@@ -171,13 +149,6 @@ class LeasesRenewed(SideCallDone):
     verdicts: tuple[tuple[int, LeaseVerdict], ...]
     standing: Standing = GOOD_STANDING
     cancelled: tuple[RunCancelled, ...] = ()
-
-
-@dataclass(slots=True)
-class StandingRead(WorkerEvent):
-    """The sweeper has renewed the worker's row, and read its queue."""
-
-    standing: Standing
 
 
 @dataclass(slots=True)

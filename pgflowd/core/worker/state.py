@@ -435,6 +435,28 @@ class FetchRequest(NamedTuple):
     parts: tuple[str, ...] = ()  # of the task that is undone
 
 
+class RowState(Word):
+    """How the worker's row in the database is."""
+
+    OK = "ok"
+    DEPRECATED = "deprecated"
+    GONE = "gone"
+
+
+class Standing(NamedTuple):
+    """How the worker's row is, what waits in the queue, and which runs are followed."""
+
+    row: RowState = RowState.OK
+    queued: int = 0
+    oldest_queued_s: float | None = None
+    due_in_s: float | None = None  # until the next hidden message becomes visible
+    oldest_run: str | None = None  # of the oldest queued message
+    followed: tuple[str, ...] = ()  # runs of any flow, whose handlers' output somebody wants
+
+
+GOOD_STANDING = Standing()
+
+
 @dataclass
 class WorkerConnections(Part):
     """The connections, and the side calls that wait for one."""
@@ -447,7 +469,8 @@ class WorkerConnections(Part):
     renew_at: float = NEVER  # only a worker with tasks renews its leases
     renewed_at: float = -NEVER
     answered_at: float = -NEVER  # the last answer to a renewal
-    queue_seen_at: float = -NEVER  # how many messages wait, by a renewal or by the sweeper
+    standing: Standing = GOOD_STANDING  # by the last renewal, or by the sweeper
+    queue_seen_at: float = -NEVER  # when that was
     requests: tuple[FetchRequest, ...] = ()
     fetching: FetchRequest | None = None
     refused: tuple[tuple[float, FetchRequest], ...] = ()  # the task was locked: when to ask again

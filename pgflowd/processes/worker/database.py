@@ -15,14 +15,13 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from pgflowd.core.failure import DatabaseFailure
-from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.worker import actions, events
@@ -69,7 +68,6 @@ class DatabaseConnections:
         emit: Callable[[events.WorkerEvent], None],
         on_refused: Callable[[], None],  # the server has no free connection
     ) -> None:
-        self.standing = events.GOOD_STANDING
         self.claimed_at: float | None = None  # when a claim last brought a task; monotonic
         self._settings = settings
         self._flow, self._queue = served.slug, served.queue
@@ -90,13 +88,6 @@ class DatabaseConnections:
         """Go on with the connection on which the worker has registered."""
         self._registered = registered
         self._keep(MAIN, await as_async(registered))
-
-    def standing_read(self, message: WorkerStanding) -> events.StandingRead:
-        """Keep what the sweeper has read for this worker."""
-        waits_s, run_id = message.oldest_queued_s, message.oldest_run
-        row = events.RowState(message.row)
-        self.standing = events.Standing(row, message.queued, waits_s, message.due_in_s, run_id)
-        return events.StandingRead(self.standing)
 
     def close(self, action: actions.CloseConnection) -> None:
         """Close a connection that nothing wants any more."""
@@ -224,15 +215,13 @@ class DatabaseConnections:
         calls: list[Query[Any]] = [workers.renew_row(self._worker_id, self._queue)]
         if action.tokens:
             calls.append(tasks.heartbeat(self._worker_id, action.tokens, self._lease_s))
-        self.standing, *rest = await execute_together_async(conn, calls)
-        for run_id in self.standing.followed:
+        standing, *rest = await execute_together_async(conn, calls)
+        for run_id in standing.followed:
             output.follow(run_id)
         verdicts = rest[0] if rest else []
         ended = [token for token, verdict in verdicts if verdict is events.LeaseVerdict.CANCEL]
         cancelled = await execute_async(conn, tasks.cancellations(ended)) if ended else []
-        return events.LeasesRenewed(
-            action.connection, tuple(verdicts), self.standing, tuple(cancelled)
-        )
+        return events.LeasesRenewed(action.connection, tuple(verdicts), standing, tuple(cancelled))
 
     async def fetch(
         self, action: actions.Fetch, task: Task | None, answer: SendAnswer
@@ -295,30 +284,24 @@ class DatabaseConnections:
         return events.SideCallDone(action.connection)
 
     async def write_progress(self, action: actions.WriteProgress) -> events.ProgressWritten:
-        """Write what handlers have told. A refusal by the server must not cost the connection."""
+        """Write what handlers have told."""
         conn = self._connections[action.connection]
         stored: tuple[int, ...] = ()
-        try:
+        with _unless_closed(conn):
             query = tasks.write_progress(self._worker_id, action.values)
             stored = await execute_async(conn, query)
-        except Exception:
-            if conn.closed:
-                raise
         return events.ProgressWritten(action.connection, stored)
 
     async def add_minute(
         self, action: actions.SideAction, metrics: WorkerMetrics
     ) -> events.SideCallDone:
-        """Add to the statistics. A refusal by the server must not cost the connection."""
+        """Add to the statistics."""
         conn = self._connections[action.connection]
         steps, counters = metrics.minute()
-        try:
+        with _unless_closed(conn):
             if steps:
                 await execute_async(conn, workers.add_minute(self._flow, steps))
             metrics.added(counters)
-        except Exception:
-            if conn.closed:
-                raise
         return events.SideCallDone(action.connection)
 
     async def sign_off(self, action: actions.SignOff, metrics: WorkerMetrics) -> events.SignedOff:
@@ -327,3 +310,13 @@ class DatabaseConnections:
         stop = workers.mark_stopped(self._worker_id, keeps_doorbell=action.keeps_doorbell)
         await execute_async(conn, stop)
         return events.SignedOff(action.connection)
+
+
+@contextlib.contextmanager
+def _unless_closed(conn: AsyncConnection) -> Iterator[None]:
+    """Let a refusal by the server not cost the connection."""
+    try:
+        yield
+    except Exception:
+        if conn.closed:
+            raise

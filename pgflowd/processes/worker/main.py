@@ -35,7 +35,6 @@ from pgflowd.core.messages import (
     Message,
     QuickStop,
     Ready,
-    WorkerStanding,
 )
 from pgflowd.core.metrics.definitions import LOG_RECORDS_DROPPED, portions
 from pgflowd.core.redact import one_line, redact
@@ -331,9 +330,7 @@ class _Worker:
 
     def _on_message(self) -> None:
         for message in self._channel.receive():
-            if isinstance(message, WorkerStanding):
-                self._mailbox.put(self._database.standing_read(message))
-            elif isinstance(message, Follow):
+            if isinstance(message, Follow):
                 self._output.follow(message.run_id)
             elif isinstance(message, Message) and type(message) in HANDLERS:
                 self._mailbox.put(message)
@@ -356,10 +353,7 @@ class _Worker:
             self._loop.remove_writer(self._channel)
 
     def _send_heartbeat(self) -> None:
-        database = self._database
-        numbers = self._metrics.now(
-            self._state, database.standing, self._zygote.pid, database.claimed_at
-        )
+        numbers = self._metrics.now(self._state, self._zygote.pid, self._database.claimed_at)
         numbers[LOG_RECORDS_DROPPED.key] = self._log.lost
         for portion in portions(numbers):
             self._send(Heartbeat(portion))

@@ -31,8 +31,8 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker import runner_ends
 from pgflowd.core.worker.actions import Count, Observe
-from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.state import (
+    GOOD_STANDING,
     AssignedTask,
     ConnectionState,
     RunnerPhase,
@@ -88,14 +88,14 @@ class WorkerMetrics:
         self._added = counters
 
     def now(
-        self, state: WorkerState, standing: Standing, zygote: int, claimed_at: float | None = None
+        self, state: WorkerState, zygote: int, claimed_at: float | None = None
     ) -> dict[str, Any]:
         """The numbers of this moment; `claimed_at`: when a claim last brought a task."""
         now, runners = time.monotonic(), state.runners
         took = sorted(seconds for at, seconds in self._took if at >= now - MINUTE_S)
         last = self._tasks_1m.counts(now)
         running_s = [now - each.sent_at for each in _running(state)]
-        waiting = Standing() if state.schedule.has_drained else standing
+        waiting = GOOD_STANDING if state.schedule.has_drained else state.connections.standing
         return {
             "running": runners.count_running(),
             "runners": len(runners.by_id),

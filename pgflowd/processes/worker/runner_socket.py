@@ -109,7 +109,6 @@ class RunnerSocket:
 
     def begin(self, pid: int, pidfd: int) -> None:
         """It is forked: watch it."""
-        self._socket.setblocking(False)
         self.pid, self._pidfd = pid, pidfd
         self._loop.add_reader(pidfd, self._on_exit)
         self._loop.add_reader(self._socket, self._read)
