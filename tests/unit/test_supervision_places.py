@@ -36,10 +36,9 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.statuses import ChildState
-from pgflowd.core.supervision import places
 from pgflowd.core.supervision.decide import WakeCause, next_due
 from pgflowd.core.supervision.transition import SendToChild, StartChild
-from pgflowd.core.supervision.tree import DaemonPhase
+from pgflowd.core.supervision.tree import ANSWER_S, LONG_S, DaemonPhase
 
 A, B, C, D = (f"worker {slug}" for slug in "abcd")
 
@@ -69,8 +68,8 @@ def test_workers_beyond_the_budget_wait_in_line():
     tree, actions = ready(starting("a", "b", "c", "d", max_connections=4), "listener")
 
     assert started(actions) == [A, B]
-    assert [each.id for each in places.waiting(tree)] == [C, D]
-    assert places.taken(tree) == 4
+    assert [each.id for each in tree.waiting] == [C, D]
+    assert tree.taken == 4
 
 
 @covers("rule 56")
@@ -102,7 +101,7 @@ def test_a_worker_with_work_keeps_its_place_and_the_next_is_asked():
 def test_a_worker_that_does_not_answer_is_not_waited_for():
     tree = with_line()
 
-    _, actions = on_tick(tree, 1.0 + places.ANSWER_S)
+    _, actions = on_tick(tree, 1.0 + ANSWER_S)
 
     assert asked(actions) == [B]
 
@@ -111,7 +110,7 @@ def test_a_worker_that_does_not_answer_is_not_waited_for():
 def test_nobody_is_asked_while_there_are_places():
     tree = running("a", "b", max_connections=9)
 
-    assert places.to_ask(tree, 100.0) == []
+    assert tree.to_ask(100.0) == []
     assert tree.ask_at is None
 
 
@@ -122,7 +121,7 @@ def test_a_dead_worker_returns_its_places_when_it_is_reaped():
     tree, actions = on_exit(tree, A, CRASH, 2.0)
 
     assert C in started(actions) or A in started(actions)
-    assert places.taken(tree) == 4
+    assert tree.taken == 4
 
 
 @covers("rule 56")
@@ -132,7 +131,7 @@ def test_a_successor_waits_like_the_others():
 
     tree, actions = on_exit(tree, A, REPLACE, 2.0)
 
-    assert len(started(actions)) == 1 and places.taken(tree) == 4
+    assert len(started(actions)) == 1 and tree.taken == 4
 
 
 @covers("rule 56")
@@ -145,7 +144,7 @@ def test_a_second_connection_is_granted_while_there_is_a_place_and_no_line():
     tree, actions = on_connection(tree, A, ConnectionReturned(), 2.0)
 
     assert asked(actions, ConnectionGranted) == [B]
-    assert places.taken(tree) == 5
+    assert tree.taken == 5
 
 
 @covers("rule 56")
@@ -166,7 +165,7 @@ def test_a_line_that_stands_still_does_not_hold_up_the_start():
     for id in (A, B):
         tree, _ = on_connection(tree, id, StayingAwake(), 1.1)
 
-    tree, actions = on_tick(tree, 1.0 + places.LONG_S)
+    tree, actions = on_tick(tree, 1.0 + LONG_S)
 
     assert started(actions) == ["sweeper"]
     tree, _ = on_ready(tree, "sweeper", 12.0)
@@ -226,8 +225,8 @@ def test_no_sequence_of_events_exceeds_the_budget_and_nobody_waits_for_ever(most
         now += pause_s
         tree, _ = on_tick(tree, now)
         tree = happened(tree, what, f"worker {'abcdef'[number]}", now)
-        assert places.taken(tree) <= most
-        if places.waiting(tree):
+        assert tree.taken <= most
+        if tree.waiting:
             assert tree.ask_at is not None and tree.ask_at > now
 
     for _ in range(200):  # whoever is up has no work: all come to their turn
@@ -239,7 +238,7 @@ def test_no_sequence_of_events_exceeds_the_budget_and_nobody_waits_for_ever(most
             tree, _ = on_ready(tree, starts, now)
         elif up:
             tree, _ = slept(tree, up, now)
-    assert tree.phase is DaemonPhase.ENDED or not places.line(tree)
+    assert tree.phase is DaemonPhase.ENDED or not tree.line
 
 
 def happened(tree, what, id, now):

@@ -31,7 +31,6 @@ from pgflowd.core.documents.daemons import (
 from pgflowd.core.documents.run_tasks import counted_waits
 from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
-from pgflowd.core.supervision import places
 from pgflowd.core.supervision.kinds import SWEEPER
 from pgflowd.core.supervision.tree import STRATEGY, ChildEntry, DaemonPhase, Tree
 from pgflowd.core.sweeper import SweeperPart
@@ -136,7 +135,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     is_ending = tree.is_ending
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
     found = problems_of_children(tree, facts)
-    in_line = {child.id for child in places.waiting(tree)}
+    in_line = {child.id for child in tree.waiting}
     waits = facts.of(tree.child(SWEEPER.child_id())).numbers.get("waiting")
     # the newest facts about the database that any child has reported
     database: dict[str, Any] = dict.fromkeys(DatabaseStatus.__annotations__)
@@ -162,7 +161,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
             "max_period_s": tree.policy.max_period_s,
             "connections": {
                 "most": tree.max_connections,
-                "taken": places.taken(tree),
+                "taken": tree.taken,
                 "waiting": len(in_line),
             },
         },
@@ -298,11 +297,11 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[StatusProblem]:
             add(None, database.get("code") or "E301", text, remedy)
         elif child.id == SWEEPER.child_id() and child.state is ChildState.UP:
             judge(None, problems_of_sweeper(own, facts.monotonic))
-    if waiting := places.long_waiting(tree, facts.monotonic):
+    if waiting := tree.long_waiting(facts.monotonic):
         flows = "1 flow waits" if len(waiting) == 1 else f"{len(waiting)} flows wait"
         text = (
-            f"{flows} for a connection, and the daemon has {places.taken(tree)} of at most"
-            f" {tree.max_connections}: {places.enough(tree)} would do"
+            f"{flows} for a connection, and the daemon has {tree.taken} of at most"
+            f" {tree.max_connections}: {tree.taken + len(tree.line)} would do"
         )
         remedy = (
             "raise [database] max_connections, and that of the server if `pgflowd check` says so"

@@ -20,7 +20,6 @@ from pgflowd.core.messages import (
 from pgflowd.core.server_connections import automatic_budget
 from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.statuses import ChildState
-from pgflowd.core.supervision import places
 from pgflowd.core.supervision.transition import RESTARTED, KillChild, TreeTransition
 from pgflowd.core.supervision.tree import (
     EXIT_CANNOT,
@@ -45,7 +44,7 @@ def next_due(tree: Tree) -> float | None:
     moments = [deadline_of(tree, child)[0] for child in tree.children]
     moments += [child.due_at for child in tree.children if may_start(tree, child)]
     is_stopping = any(c.state.is_alive and c.spec.position >= tree.position for c in tree.children)
-    moments += [None if is_stopping else tree.due_at, tree.ask_at if places.line(tree) else None]
+    moments += [None if is_stopping else tree.due_at, tree.ask_at if tree.line else None]
     if tree.waiting_from is not None and tree.phase is DaemonPhase.STARTING:
         left = tree.policy.startup_wait_s - tree.waited_s
         moments.append(tree.waiting_from + left)

@@ -15,8 +15,8 @@ from typing import Any
 
 from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
 from pgflowd.core.statuses import ChildState
-from pgflowd.core.supervision import places
 from pgflowd.core.supervision.tree import (
+    ASK_AGAIN_S,
     EXIT_CANNOT,
     GROUP,
     LAST,
@@ -153,7 +153,7 @@ class TreeTransition:
 
     def start(self, child: ChildEntry) -> None:
         """Start a child; a worker for which there is no place waits in line."""
-        if child.spec.is_worker and not places.is_free(self.tree):
+        if child.spec.is_worker and not self.tree.has_place:
             if child.state is not ChildState.IDLE:
                 self.change(child, ChildState.IDLE, is_woken=child.is_woken)
             return
@@ -314,26 +314,26 @@ class TreeTransition:
     def start_line(self) -> None:
         """Start the workers that wait, as many as there are places; ask others for theirs."""
         starting = sum(each.state is ChildState.STARTING for each in self.tree.workers)
-        line = places.line(self.tree)
+        line = self.tree.line
         if line and all(each.queued_at is None for each in line):
             self.set(granted_at=self.now)
         for child in line:
-            if starting < MAX_STARTING and places.is_free(self.tree):
+            if starting < MAX_STARTING and self.tree.has_place:
                 starting += 1
                 self.set(granted_at=self.now)
                 self.start(child)
             elif child.queued_at is None:
                 self.change(child, queued_at=self.now)
         # ask workers that are up; a line that stands still holds up the start of nothing else
-        for child in places.to_ask(self.tree, self.now):
+        for child in self.tree.to_ask(self.now):
             self.change(child, asked_at=self.now, is_asked=True)
             self.do(SendToChild(child.id, SleepIfIdle()))
-        waiting = places.waiting(self.tree)
-        self.set(ask_at=self.now + places.ASK_AGAIN_S if waiting else None)
-        if waiting and places.stands_still(self.tree, self.now):
+        waiting = self.tree.waiting
+        self.set(ask_at=self.now + ASK_AGAIN_S if waiting else None)
+        if waiting and self.tree.stands_still(self.now):
             for child in waiting:
                 self.change(child, is_start_over=True)
-        while worker := places.to_grant(self.tree):
+        while worker := self.tree.to_grant():
             self.change(worker, wants_second=False, has_second=True)
             self.do(SendToChild(worker.id, ConnectionGranted()))
 

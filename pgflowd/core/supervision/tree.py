@@ -11,11 +11,12 @@ import signal
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 
 from pgflowd.core.messages import Failed, FallingAsleep, Leaving
 from pgflowd.core.settings.sections import SupervisorSettings, WorkerSettings
 from pgflowd.core.statuses import ChildState
-from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
+from pgflowd.core.supervision.kinds import EXPORTER, OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
 from pgflowd.errors import Bug
 
 # Classifies the exit of a child, by the table of exit codes in docs/background/supervision.md,
@@ -278,6 +279,27 @@ class ChildEntry:
     def id(self) -> str:
         return self.spec.id
 
+    @property
+    def ask_at(self) -> float:
+        """When a worker may be asked for its place, again or for the first time."""
+        if self.asked_at is None:
+            return 0.0
+        return self.asked_at + (ANSWER_S if self.is_asked else ASK_AGAIN_S)
+
+
+# The budget of connections: which worker may have one, and which is asked for its own.
+#
+# A *place* is the right to one connection. Listener, sweeper and exporter always have theirs. A
+# worker has one from its start until it is reaped, and a second one while it has long work. Workers
+# that find no place wait in line, first come first served. Meanwhile the workers that are up are
+# asked for theirs, some at once: one without work falls asleep, one with work gives its second
+# connection back and says that it stays awake (docs/background/supervision.md, rule 56).
+SINGLES = 2  # listener and sweeper
+MAX_ASKED = 8  # workers that are asked for their places at once: as many as may start at once
+ASK_AGAIN_S = 0.5  # a worker that stayed awake, so that a place is free within a second
+ANSWER_S = 2.0  # a worker that has not answered by then is not waited for
+LONG_S = 10.0  # to wait in line for so long is a problem
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -325,6 +347,58 @@ class Tree:
         """Return the tree with one child changed."""
         children = tuple(changed if child.id == changed.id else child for child in self.children)
         return replace(self, children=children)
+
+    @property
+    def taken(self) -> int:
+        """How many connections the daemon has, or may open at any time."""
+        exports = any(each.spec.kind is EXPORTER and each.spec.enabled for each in self.observers)
+        of_workers = sum(1 + each.has_second for each in self.workers if each.state.is_alive)
+        return SINGLES + exports + of_workers
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more connection may be opened; always, as long as the budget is not known."""
+        return self.max_connections is None or self.taken < self.max_connections
+
+    @property
+    def line(self) -> list[ChildEntry]:
+        """The workers that would start now, in the order in which they came."""
+        idle = [each for each in self.workers if each.state is ChildState.IDLE]
+        waiting = [each for each in idle if each.spec.position <= self.free_up_to]
+        return sorted(waiting, key=lambda each: inf if each.queued_at is None else each.queued_at)
+
+    @property
+    def waiting(self) -> list[ChildEntry]:
+        """The workers that wait for a connection, and not only for the start of others."""
+        return [] if self.has_place else self.line
+
+    def to_ask(self, now: float) -> list[ChildEntry]:
+        """The workers to be asked for their places: those that were not asked for longest."""
+        up = [each for each in self.workers if each.state is ChildState.UP and each.sleep is None]
+        answering = sum(each.is_asked and now < each.ask_at for each in up)
+        leaving = sum(each.sleep is not None for each in self.workers if each.state.is_alive)
+        count = min(len(self.waiting), MAX_ASKED) - answering - leaving
+        candidates = [each for each in up if now >= each.ask_at]
+        candidates.sort(key=lambda each: each.asked_at or 0.0)
+        return candidates[: max(0, count)]
+
+    def to_grant(self) -> ChildEntry | None:
+        """The worker that gets a second connection, if nobody waits for a first one."""
+        if self.line or not self.has_place:
+            return None
+        wanting = (each for each in self.workers if each.wants_second and each.state.is_alive)
+        return next(wanting, None)
+
+    def stands_still(self, now: float) -> bool:
+        """Whether the line has not moved for long. Then the start of the others goes on without."""
+        return not self.has_place and now >= self.granted_at + LONG_S
+
+    def long_waiting(self, now: float) -> list[ChildEntry]:
+        """The workers for which the budget is too small. While all start, the line may be long."""
+        if self.phase is not DaemonPhase.RUNNING and not self.stands_still(now):
+            return []
+        queued = [each for each in self.waiting if each.queued_at is not None]
+        return [each for each in queued if now >= (each.queued_at or now) + LONG_S]
 
     @property
     def free_up_to(self) -> int:
