@@ -102,8 +102,11 @@ class Log:
         sink = self._sink
         if not self.is_wanted(level):
             return
-        if sink.dropped and self._put("warning", "log.dropped", _lost(sink.dropped)):
-            sink.dropped = 0
+        if count := sink.dropped:
+            lost = f"{count} records of the log were" if count > 1 else "a record of the log was"
+            error = f"{lost} lost, since its reader is too slow"
+            if self._put("warning", "log.dropped", {"count": count, "error": error}):
+                sink.dropped = 0
         if not self._put(level, event, fields):
             sink.dropped += 1
             sink.lost += 1
@@ -123,11 +126,6 @@ class Log:
 
     def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
         return self._sink.write(self._sink.render(self.record(level, event, **fields)))
-
-
-def _lost(count: int) -> dict[str, Any]:
-    lost = "a record of the log was lost" if count == 1 else f"{count} records of the log were lost"
-    return {"count": count, "error": f"{lost}, since its reader is too slow"}
 
 
 def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:

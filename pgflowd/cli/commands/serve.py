@@ -49,9 +49,10 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     Example: pgflowd serve -c pgflowd.toml
     """
     from pgflowd.host.control import SocketInUse, SocketPathError
+    from pgflowd.host.fork import SignalPipe
     from pgflowd.processes.supervisor import loop
 
-    signals = loop.take_signals()
+    signals = SignalPipe(loop.SIGNALS)
     read = partial(_read, app, recreate, Path.cwd())  # a reload finds the config from there, too
     try:
         code = loop.serve(read(), read, signals, flows)

@@ -313,7 +313,8 @@ class SupervisorLoop:
 #
 # Everything that can be refused is refused here, before any child is started: another daemon with
 # the same control socket (SocketInUse), a runtime directory of another user. Processes that an
-# earlier daemon left running are killed. Signals are handled before all else, by `take_signals`.
+# earlier daemon left running are killed. The caller makes a `SignalPipe` of the signals before all
+# else, so that none ends the process: the loop obeys each (docs/background/supervision.md, rule 2).
 # The process must have no other children: the supervisor would kill them as strays.
 SIGNALS = (
     signal.SIGTERM,
@@ -331,13 +332,6 @@ SHARED_MODULES = (
     "pgflowd.client",
     "pgflowd.processes.runner.completion",  # runners need it for ctx.conn() alone
 )
-
-
-def take_signals() -> SignalPipe:
-    """
-    Let no signal end the process; the loop obeys each (docs/background/supervision.md, rule 2).
-    """
-    return SignalPipe(SIGNALS)
 
 
 def serve(

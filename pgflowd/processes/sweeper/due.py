@@ -137,7 +137,7 @@ class DueWork:
 
     def __init__(self, sweeper: Sweeper) -> None:
         self._execute, self._log = sweeper.execute, sweeper.log
-        self._undos: list[dict[str, Any]] = []  # that have ended, by the current call
+        self.undos: list[dict[str, Any]] = []  # that have ended, by the current call
         self.looks = DueLooks(sweeper.settings.recovery.recovery_interval_s)
         self.counters = Counters(SCHEDULE_TICKS, UNDO_RUNS)
         self.ticks = Ticks(sweeper.execute, self.counters)
@@ -158,10 +158,6 @@ class DueWork:
         shown_s = SHOWN_S + (60.0 if task.again_s is None else task.again_s)
         self._not_done[task[:3]] = time.monotonic() + shown_s, task.error
 
-    def on_undo_ended(self, detail: str) -> None:
-        """The database has ended the undo of a run."""
-        self._undos.append(json.loads(detail))
-
     def problems(self, now: float) -> list[Problem]:
         """What could not be freed lately, as one problem, and schedules that start no runs."""
         lately = {task: each for task, each in self._not_done.items() if each[0] > now}
@@ -181,9 +177,9 @@ class DueWork:
         began_at = time.monotonic()
         if looks.writers:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
-        self._undos.clear()  # notices of a call that was rolled back do not count
+        self.undos.clear()  # notices of a call that was rolled back do not count
         look, failure = self._process(conn)
-        for told in self._undos:
+        for told in self.undos:
             status = told.pop("status")
             self.counters.count(UNDO_RUNS, told["flow"], status)
             if status == RunStatus.UNDONE:

@@ -151,7 +151,7 @@ class Sweeper:
         elif notice.sqlstate == QUARANTINED:
             self._recovery.quarantined.append(json.loads(detail))
         elif notice.sqlstate == UNDO_ENDED:
-            self._due.on_undo_ended(detail)
+            self._due.undos.append(json.loads(detail))
         elif notice.sqlstate == NOT_DONE:
             self._due.on_not_done(detail)
             self.parts[SweeperPart.HEALTH].at = time.monotonic()
@@ -251,7 +251,8 @@ class Sweeper:
     def _renew_workers(self, conn: psycopg.Connection[Any]) -> None:
         """Renew the rows of the workers that have not done so lately, and tell them the answers."""
         pause_s = min(IDLE_INTERVALS * self.settings.shortest_heartbeat_s, IDLE_RENEWAL_S)
-        self._sleepers.renew(conn)
+        if asleep := self._sleepers.queues.worker_ids:
+            self.execute(conn, renew_sleeping(asleep))
         if self._workers:
             query = renew_rows([*self._workers], pause_s / 2)
             for worker_id, own in self.execute(conn, query):
@@ -308,10 +309,10 @@ class Recovery:
         sweeper.service.numbers |= {"recovered_24h": 0, "given_up_24h": 0}
 
     def works(self) -> list[Work]:
-        part = SweeperPart
+        part, execute = SweeperPart, self._sweeper.execute
         return [
             Work(part.RELEASE, self._release, self._leave_to_sweep, self._release_at),
-            Work(part.SWEEP, self._sweep, self._postpone_stalled),
+            Work(part.SWEEP, self._sweep, lambda conn, why: execute(conn, postpone_stalled(why))),
             Work(part.ATTEMPTS, self._sweep_attempts, partial(self._skip_page, part.ATTEMPTS)),
             Work(part.RESEND, self._resend, partial(self._skip_page, part.RESEND)),
         ]
@@ -357,9 +358,6 @@ class Recovery:
         if swept.recovered + swept.given_up < most:
             sweeper.rest(SweeperPart.SWEEP)
             sweeper.service.numbers["last_sweep_at"] = time.time()
-
-    def _postpone_stalled(self, conn: psycopg.Connection[Any], why: str) -> None:
-        self._sweeper.execute(conn, postpone_stalled(why))
 
     def _sweep_attempts(self, conn: psycopg.Connection[Any]) -> None:
         """Recover tasks whose message is gone with their worker."""
@@ -439,11 +437,6 @@ class Sleepers:
             found = Wake(queue) if is_visible else NextDue(queue, time.monotonic() + due_in_s)
             if not self._sweeper.service.channel.send(found):
                 self.queues.look_by(queue, now + FULL_S)
-
-    def renew(self, conn: psycopg.Connection[Any]) -> None:
-        """Renew the rows of all of them."""
-        if worker_ids := self.queues.worker_ids:
-            self._sweeper.execute(conn, renew_sleeping(worker_ids))
 
     def _keep_doorbells(
         self, conn: psycopg.Connection[Any], asleep: list[Asleep], now: float

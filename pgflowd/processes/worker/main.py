@@ -159,7 +159,7 @@ def main(
 def _on_sigterm(number: int, frame: object) -> None:
     """The death signal. While the supervisor lives it is ignored: orders come by the channel."""
     if os.getppid() != parent_pid():
-        _end_as_orphan()
+        _end_with_all()
 
 
 def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
@@ -172,12 +172,8 @@ def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
     _end_with_all(EXIT_BUG)
 
 
-def _end_as_orphan() -> None:
-    _end_with_all(1)
-
-
-def _end_with_all(code: int) -> None:
-    """Kill all processes below, and end, in time."""
+def _end_with_all(code: int = 1) -> None:
+    """Kill all processes below, and end, in time. Without an exit code: as an orphan."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(ORPHAN_LIMIT_S)
     while pids := [pid for pid in children() if not reap(pid)]:
@@ -219,7 +215,7 @@ class _Worker:
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
-        self._metrics, self._import_s = WorkerMetrics(), loaded.import_s
+        self._metrics = WorkerMetrics(loaded.import_s)
         self._state: WorkerState
         self._leave: actions.Leave | None = None
         self._next_heartbeat: asyncio.TimerHandle | None = None  # none before the first
@@ -241,7 +237,6 @@ class _Worker:
             self._output.follow(run_id)
         self._state = WorkerState(options, worked_at=time.monotonic())
         self._metrics.problems = self._session.warnings
-        self._metrics.import_s = self._import_s
         for warning in self._session.warnings:
             self._log.warning("worker.warning", code=warning.code, text=str(warning))
         self._show_title()
@@ -271,7 +266,7 @@ class _Worker:
 
         def of_runner(do: Callable[[RunnerSocket, Any], None]) -> Callable[[Any], None]:
             def perform(action: actions.RunnerAction) -> None:
-                if runner := runners.get(action.id):  # it may be gone already
+                if runner := runners.sockets.get(action.id):  # it may be gone already
                     do(runner, action)
 
             return perform
@@ -290,17 +285,17 @@ class _Worker:
             actions.SignOff: lambda a: start(a.connection, database.sign_off(a, metrics)),
             actions.SendMessage: lambda action: self._send(action.message),
             actions.ForkRunner: lambda action: runners.fork(action.id),
-            actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
+            actions.SendTask: lambda a: runners.sockets[a.id].send(a.task, a.is_shared),
             actions.ReapRunner: lambda action: runners.reap(action.id),
             actions.KillZygote: lambda action: runners.kill_zygote(),
             actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
             actions.Count: self._metrics.count,
             actions.Observe: self._metrics.observe,
             actions.Leave: self._prepare_to_leave,
-            actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
+            actions.AnnounceStop: of_runner(lambda runner, _: runner.order("stopping")),
             actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
-            actions.TakeResult: of_runner(lambda runner, a: runner.take_result(a.token)),
-            actions.CancelTask: of_runner(lambda runner, a: runner.cancel(a.token)),
+            actions.TakeResult: of_runner(lambda runner, a: runner.order("take", token=a.token)),
+            actions.CancelTask: of_runner(lambda runner, a: runner.order("cancel", token=a.token)),
             actions.PingRunner: of_runner(lambda runner, _: runner.ping()),
             actions.TerminateRunner: of_runner(lambda runner, _: runner.terminate()),
             actions.KillRunner: of_runner(lambda runner, _: runner.kill()),
@@ -340,7 +335,7 @@ class _Worker:
                 self._next_heartbeat.cancel()  # what the drain waits for is told at once
                 self._send_heartbeat()
         if self._channel.at_end:
-            _end_as_orphan()
+            _end_with_all()
 
     def _send(self, message: Message) -> None:
         self._channel.send(message)

@@ -50,9 +50,9 @@ MAX_CHARS = 300  # of the text of one
 class WorkerMetrics:
     """Keeps what the engine counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, import_s: float | None = None) -> None:
         self.problems: tuple[Problem, ...] = ()
-        self.import_s: float | None = None  # how long it took to import the flow
+        self._import_s = import_s  # how long it took to import the flow
         self._counters = Counters(
             *MINUTE, WAKES, definitions.MISSED_NOTIFICATIONS, definitions.DATABASE_ERRORS
         )
@@ -106,7 +106,7 @@ class WorkerMetrics:
             "oldest_running_s": round(max(running_s, default=0.0), 3),
             "claimed_s": None if claimed_at is None else round(now - claimed_at, 3),
             "zygote": zygote,
-            "import_s": self.import_s,
+            "import_s": self._import_s,
             "completed_1m": last["completed"],
             "failed_1m": last["failed"],
             "p50_s": _share(took, 0.5),

@@ -129,30 +129,20 @@ class RunnerSocket:
         self._records.begin_task(task, is_shared=is_shared)
         self._send(pack(head, body))
 
-    def announce_stop(self) -> None:
-        self._order({"do": "stopping"})
-
-    def cancel(self, token: int) -> None:
-        """Ask one of the tasks that share it to end."""
-        self._order({"do": "cancel", "token": token})
-
     def ping(self) -> None:
         _, self._pinged_at_step = self._step()
-        self._order({"do": "ping"})
-
-    def take_result(self, token: int) -> None:
-        """Let it send the large result that it has announced."""
-        self._order({"do": "take", "token": token})
+        self.order("ping")
 
     def answer(self, token: int, body: bytes, refusal: Refusal | None = None) -> None:
         """Send what a handler asked for, if it still waits for that."""
         if self._request == token:
             self._request = 0
-            self._order({"do": "answer", "refusal": refusal and refusal._asdict()}, body)
+            self.order("answer", body, refusal=refusal and refusal._asdict())
 
-    def _order(self, head: dict[str, Any], body: bytes = b"") -> None:
+    def order(self, do: str, body: bytes = b"", **fields: Any) -> None:
+        """Send it something else than a task."""
         self._is_task_last = False
-        self._send(pack(head, body))
+        self._send(pack({"do": do, **fields}, body))
 
     def read_result(self, token: int) -> None:
         """Read what lies in the socket; if no result is there, report that."""
@@ -376,15 +366,12 @@ class RunnerProcesses:
         self._settings = settings
         self._emit, self._stream = stream.pass_on, stream
         self._loop = loop
-        self._sockets: dict[int, RunnerSocket] = {}
+        # without those that the zygote refused, of which the engine may have yet to learn
+        self.sockets: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
         self._has_zygote_ended = False
         self._loop.add_reader(zygote.socket, self._on_zygote_message)
         self._loop.add_reader(zygote.pidfd, self._on_zygote_end)
-
-    def get(self, id: int) -> RunnerSocket | None:
-        """The runner; None if the zygote refused it, of which the engine has yet to learn."""
-        return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
         runner = RunnerSocket(id, self._sweep, self._stream, self._settings)
@@ -393,21 +380,18 @@ class RunnerProcesses:
         except OSError as error:
             self._emit(events.ForkRefused(id, str(error)))
             return
-        self._sockets[id] = runner
+        self.sockets[id] = runner
         self._send({"do": "fork", "id": id}, ends)
 
-    def send(self, id: int, task: Task, is_shared: bool) -> None:
-        self._sockets[id].send(task, is_shared)
-
     def answer(self, id: int, token: int, body: bytes | None, refusal: Refusal | None) -> None:
-        if id in self._sockets:
-            self._sockets[id].answer(token, body or b"", refusal)
+        if id in self.sockets:
+            self.sockets[id].answer(token, body or b"", refusal)
 
     def task_of(self, id: int, token: int) -> Task | None:
-        return self._sockets[id].tasks.get(token) if id in self._sockets else None
+        return self.sockets[id].tasks.get(token) if id in self.sockets else None
 
     def reap(self, id: int) -> None:
-        runner = self._sockets[id]
+        runner = self.sockets[id]
         assert runner.pid is not None
         self._reaping[runner.pid] = id
         if self._has_zygote_ended:
@@ -435,7 +419,7 @@ class RunnerProcesses:
             if message["say"] == "forked":
                 self._forked(message["id"], message["pid"], answer.descriptors)
             elif message["say"] == "refused":
-                self._sockets.pop(message["id"]).close()
+                self.sockets.pop(message["id"]).close()
                 refused = events.ForkRefused(message["id"], message["text"], message["needs_room"])
                 self._emit(refused)
             elif message["say"] == "ended":
@@ -448,24 +432,24 @@ class RunnerProcesses:
         if not descriptors:  # no room for its pidfd
             os.kill(pid, signal.SIGKILL)
             self._send({"do": "reap", "pid": pid})
-            self._sockets.pop(id).close()
+            self.sockets.pop(id).close()
             self._emit(events.ForkRefused(id, "too many open files"))
             return
-        self._sockets[id].begin(pid, descriptors[0])
+        self.sockets[id].begin(pid, descriptors[0])
         self._emit(events.Forked(id, pid))
 
     def _reaped(self, pid: int, status: int, cpu_s: float = 0.0, peak_kb: int = 0) -> None:
         id = self._reaping.pop(pid, None)
         if id is not None:
-            self._emit(self._sockets.pop(id).reaped(status, cpu_s, peak_kb))
+            self._emit(self.sockets.pop(id).reaped(status, cpu_s, peak_kb))
 
     def _sweep(self, id: int) -> None:
         """Kill what a runner that has ended left behind; then report its end."""
-        runner = self._sockets[id]
+        runner = self.sockets[id]
         is_clean = runner.was_retired and not runner.has_left
         # no strays are the zygote, and its runners once it has ended
         if not is_clean and kill_adopted(
-            {self.zygote.pid, *(each.pid for each in self._sockets.values() if each.pid)}
+            {self.zygote.pid, *(each.pid for each in self.sockets.values() if each.pid)}
         ):
             self._loop.call_later(NAP_S, self._sweep, id)
         else:
@@ -493,7 +477,7 @@ class RunnerProcesses:
     async def end(self, within_s: float) -> None:
         """Kill what is left: zygote, runners, and what they left behind."""
         self._loop.remove_reader(self.zygote.pidfd)
-        for runner in self._sockets.values():
+        for runner in self.sockets.values():
             runner.kill()
         for pid in children():
             kill_tree(pid)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -51,7 +52,7 @@ from pgflowd.host.logs import Log
 from pgflowd.processes.flow_loading import secret_variables
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.runner_socket import end_of
-from pgflowd.processes.zygote.main import Zygote, ZygoteOptions, ZygoteSocket, fork_zygote
+from pgflowd.processes.zygote.main import Zygote, ZygoteOptions, fork_zygote
 from pgflowd.processes.zygote.main import main as zygote_main
 
 CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout
@@ -152,9 +153,7 @@ def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
 
 
 def _fork(options: ZygoteOptions) -> Zygote:
-    def main(line: ZygoteSocket) -> int:
-        return zygote_main(line, options)
-
+    main = partial(zygote_main, options=options)
     return fork_zygote(main, f"{options.name}: zygote {options.served.slug}")
 
 
