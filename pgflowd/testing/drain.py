@@ -30,6 +30,7 @@ from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.waiting import Suspended
 from pgflowd.core.worker.events import Verdict
 from pgflowd.core.worker.runner_result import report_of, request_of
@@ -43,7 +44,7 @@ from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Frame
 from pgflowd.processes.runner.handler import Caller
-from pgflowd.processes.runner.main import RunnerProcess
+from pgflowd.processes.runner.main import RunnerProcess, ZygoteOptions
 from pgflowd.testing.run_flow import apart
 
 MAX_TASKS = 10_000  # a test with more of them would never end
@@ -159,7 +160,9 @@ class InProcessRunner(RunnerProcess):
         caps: frozenset[str],
         lifespan: LifespanSpec | None,
     ) -> None:
-        super().__init__(flow, "", socket, MAX_OUTPUT_BYTES, caps, lifespan=lifespan)  # type: ignore[arg-type]
+        served = ServedFlow(flow, "", "")
+        options = ZygoteOptions(served, (), (), MAX_OUTPUT_BYTES, 0, caps=caps)
+        super().__init__(options, socket, None, lifespan)  # type: ignore[arg-type]
         self.caller = self._raising = RaisingCaller()
         self.caller.resources = self.resources
         self.leftovers = NoLeftovers()  # type: ignore[assignment]

@@ -30,7 +30,7 @@ from pgflowd.core.worker import (
     second_connection,
     stopping,
 )
-from pgflowd.core.worker.actions import WorkerTransition
+from pgflowd.core.worker.actions import SideAction, WorkerTransition
 from pgflowd.core.worker.events import LeaseVerdict
 from pgflowd.core.worker.state import (
     FREE,
@@ -41,7 +41,6 @@ from pgflowd.core.worker.state import (
     NextDueQuestion,
     RowState,
     RunnerPhase,
-    SideCall,
     Standing,
     WakeReason,
     WorkerConnections,
@@ -137,25 +136,25 @@ def _take_turn(transition: WorkerTransition) -> bool:
     return True
 
 
-def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
+def _due_side_call(state: WorkerState, now: float) -> type[SideAction] | None:
     """The most urgent side call."""
     connections = state.connections
     if state.mode is WorkerMode.LEAVING and not connections.has_output:
-        return SideCall.SIGN_OFF
+        return actions.SignOff
     is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
     if now >= connections.renew_at and is_free:
         if next(state.leases(), None):
-            return SideCall.RENEWAL
+            return actions.RenewLeases
         connections.renew_at = NEVER  # the sweeper renews the row
-    may_fetch = bool(connections.requests) and not connections.is_under_way(SideCall.FETCH)
-    may_publish = connections.has_output and not connections.is_under_way(SideCall.OUTPUT)
+    may_fetch = bool(connections.requests) and not connections.is_under_way(actions.Fetch)
+    may_publish = connections.has_output and not connections.is_under_way(actions.PublishOutput)
     if may_fetch and not (may_publish and connections.is_output_next):
-        return SideCall.FETCH
+        return actions.Fetch
     if may_publish:
-        return SideCall.OUTPUT
+        return actions.PublishOutput
     if now >= connections.progress.due_at:
-        return SideCall.PROGRESS
-    return SideCall.MINUTE if now >= connections.minute_ends_at else None
+        return actions.WriteProgress
+    return actions.AddMinute if now >= connections.minute_ends_at else None
 
 
 def _is_wanted(state: WorkerState, request: FetchRequest) -> bool:
@@ -164,26 +163,28 @@ def _is_wanted(state: WorkerState, request: FetchRequest) -> bool:
     return runner is not None and runner.phase not in _GONE
 
 
-def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: SideCall) -> None:
+def _make_side_call(
+    transition: WorkerTransition, name: ConnectionName, call: type[SideAction]
+) -> None:
     state, connections, now = transition.state, transition.state.connections, transition.now
-    if call is SideCall.SIGN_OFF:
+    if call is actions.SignOff:
         is_asleep = transition.state.exit.code == EXIT_ASLEEP
         transition.do(actions.SignOff(name, is_asleep))
-    elif call is SideCall.RENEWAL:
+    elif call is actions.RenewLeases:
         connections.renewed_at = now
         connections.renew_at = now + state.options.heartbeat_interval_s
         tokens = tuple(task.token for task in state.leases())
         transition.do(actions.RenewLeases(name, tokens))
-    elif call is SideCall.FETCH:
+    elif call is actions.Fetch:
         connections.fetching, *others = connections.requests
         connections.requests = tuple(others)
         connections.is_output_next = True
         connections.second_used_at = now
         transition.do(actions.Fetch(name, connections.fetching))
-    elif call is SideCall.MINUTE:
+    elif call is actions.AddMinute:
         connections.minute_ends_at = NEVER
         transition.do(actions.AddMinute(name))
-    elif call is SideCall.PROGRESS:
+    elif call is actions.WriteProgress:
         running = {task.token for task in state.leases()}
         connections.progress = connections.progress.begin(running, now)
         transition.do(actions.WriteProgress(name, connections.progress.writing))
@@ -195,7 +196,7 @@ def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: Si
 
 
 def _make_busy(
-    transition: WorkerTransition, name: ConnectionName, call: SideCall | None = None
+    transition: WorkerTransition, name: ConnectionName, call: type[SideAction] | None = None
 ) -> None:
     connections = transition.state.connections
     until = transition.now + transition.state.options.call_limit_s
@@ -225,12 +226,12 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
         reporting.turn_failed(transition, event, was_cut=connections.main.is_cut)
         state.schedule.is_due = True
         state.doorbell = state.doorbell.lost()
-    if connections.get(event.connection).side_call is SideCall.FETCH and connections.fetching:
+    if connections.get(event.connection).side_call is actions.Fetch and connections.fetching:
         connections.requests = (connections.fetching, *connections.requests)
         connections.fetching = None
-    if connections.get(event.connection).side_call is SideCall.PROGRESS:
+    if connections.get(event.connection).side_call is actions.WriteProgress:
         connections.progress = connections.progress.written(())
-    if connections.get(event.connection).side_call is SideCall.MINUTE:
+    if connections.get(event.connection).side_call is actions.AddMinute:
         connections.minute_ends_at = transition.now + MINUTE_S
     if event.failure is DatabaseFailure.GONE:
         _leave_for_successor(transition, "its row or its flow is gone from the database")

@@ -383,17 +383,6 @@ class ConnectionState(Enum):
     BUSY = "busy"
 
 
-class SideCall(Enum):
-    """A call that is neither a turn nor asks when the next message is due."""
-
-    RENEWAL = "renewal"
-    FETCH = "fetch"
-    OUTPUT = "output"
-    PROGRESS = "progress"
-    MINUTE = "minute"
-    SIGN_OFF = "sign-off"
-
-
 class DatabaseConnection(NamedTuple):
     """
     A connection to the database.
@@ -405,7 +394,7 @@ class DatabaseConnection(NamedTuple):
     until: float = NEVER
     delay_s: float = 0.0
     since: float = 0.0
-    side_call: SideCall | None = None  # under way
+    side_call: type | None = None  # under way: its action (`core.worker.actions.SideAction`)
 
     @property
     def is_cut(self) -> bool:
@@ -494,7 +483,7 @@ class WorkerConnections(Part):
     def for_side_calls(self) -> ConnectionName:
         return ConnectionName.SECOND if self.second.is_open else ConnectionName.MAIN
 
-    def is_under_way(self, call: SideCall) -> bool:
+    def is_under_way(self, call: type) -> bool:
         return call in (self.main.side_call, self.second.side_call)
 
 

@@ -16,6 +16,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,10 @@ import setproctitle
 
 from pgflowd.core import context
 from pgflowd.core.completion import body_of
+from pgflowd.core.definition.shape import Shape
 from pgflowd.core.definition.spec import LifespanSpec, StepSpec
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
+from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.core.traces import ORDINARY_TASK
 from pgflowd.core.typed.codec import encode_output
 from pgflowd.host import open_telemetry
@@ -53,25 +56,40 @@ if TYPE_CHECKING:
 KEPT_S = 5.0  # a session that no task uses; others may need the server's connections more
 
 
+@dataclass(frozen=True)
+class ZygoteOptions:
+    """The options of a zygote and its runners."""
+
+    served: ServedFlow
+    python_path: Sequence[str]
+    secrets: Sequence[str]  # names of variables
+    max_output_bytes: int
+    oom_score_adj: int
+    name: str = "pgflowd"  # of the daemon
+    is_debug: bool = False
+    levels: Mapping[str, str] = field(default_factory=dict)  # of loggers
+    imports: bool = True  # False: each runner imports the module by itself
+    is_shared: bool = False  # async tasks share runners
+    is_captured: bool = True  # what they print is logged
+    caps: frozenset[str] = frozenset()  # of the worker
+    service: str | None = None  # of the spans of handlers, if there are traces
+    sentry: str = "off"  # which exceptions it gets
+    version: tuple[Shape, int] | None = None  # that is served, if not as the code has it
+
+
 class RunnerProcess:
     """A runner, from its first task to the end of its socket."""
 
     def __init__(
         self,
-        flow: str,
-        title: str,
+        options: ZygoteOptions,
         worker_socket: WorkerSocket,
-        max_output_bytes: int,
-        caps: frozenset[str] = frozenset(),
-        memory: mmap | None = None,
-        sentry: str = "off",
-        *,
-        service: str | None = None,
-        lifespan: LifespanSpec | None = None,
+        memory: mmap | None,
+        lifespan: LifespanSpec | None,
     ) -> None:
-        self.flow, self._start_of_title = flow, title
+        self._options, self.flow = options, options.served.slug
         self.socket = worker_socket
-        self.max_output_bytes, self.caps = max_output_bytes, caps
+        self.max_output_bytes, self.caps = options.max_output_bytes, options.caps
         self.memory = memory  # for tasks that share the runner
         self.steps: Mapping[str, StepSpec] = {}
         self.leftovers: Leftovers  # what is compared after each task, from the lifespan on
@@ -80,18 +98,13 @@ class RunnerProcess:
         self._lifespan, self.resources = lifespan, Resources(lifespan)
         self.log_forwarder = LogForwarder(worker_socket)
         self.sessions: Sessions | None = None  # once a handler has used `ctx.conn()`
-        self.tracker = ErrorTracker(sentry)
-        self._service = service  # of the spans of handlers; None: there are no traces
-        self.trace = None if service is None else ORDINARY_TASK  # of a task without another
+        self.tracker = ErrorTracker(options.sentry)
+        self._service = options.service  # of the spans of handlers; None: there are no traces
+        self.trace = None if self._service is None else ORDINARY_TASK  # of a task without another
 
-    def live(
-        self,
-        steps: Mapping[str, StepSpec],
-        levels: Mapping[str, str],
-        *,
-        is_debug: bool = False,
-    ) -> None:
+    def live(self, steps: Mapping[str, StepSpec]) -> None:
         """Execute tasks until the worker closes the socket."""
+        is_debug = self._options.is_debug
         self.caller.catch_sigterm()
         faulthandler.enable(file=2)
         # forward records from level info on; at debug, every record of `ctx.log`
@@ -99,7 +112,7 @@ class RunnerProcess:
             logging.root.setLevel(logging.INFO)
         if is_debug:
             logging.getLogger("pgflowd").setLevel(logging.DEBUG)
-        set_levels(levels)  # what the config says wins over what the module has set
+        set_levels(self._options.levels)  # what the config says wins over what the module has set
         call_all(context.after_fork)  # before the lifespan, which would use what the parent has
         if self._service is not None:
             open_telemetry.provide(self._service)
@@ -269,7 +282,7 @@ class RunnerProcess:
         return self.sessions.open(conninfo, name)
 
     def _title(self, what: str, joint: str = " ") -> None:
-        setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
+        setproctitle.setproctitle(f"{self._options.name}: runner {self.flow}{joint}{what}")
 
 
 def call_all(hooks: Sequence[Callable[[], None]]) -> None:

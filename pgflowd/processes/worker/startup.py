@@ -50,9 +50,10 @@ from pgflowd.host.error_trackers import is_of_sdk
 from pgflowd.host.fork import count_streams
 from pgflowd.host.logs import Log
 from pgflowd.processes.flow_loading import secret_variables
+from pgflowd.processes.runner.main import ZygoteOptions
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.runner_socket import end_of
-from pgflowd.processes.zygote.main import Zygote, ZygoteOptions, fork_zygote
+from pgflowd.processes.zygote.main import Zygote, fork_zygote
 from pgflowd.processes.zygote.main import main as zygote_main
 
 CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout

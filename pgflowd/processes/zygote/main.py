@@ -23,17 +23,16 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import setproctitle
 
-from pgflowd.core.definition.shape import Shape, facts_of, steps_of_version
+from pgflowd.core.definition.shape import facts_of, steps_of_version
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import dumps, loads
-from pgflowd.core.supervision.tree import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
 from pgflowd.host import open_telemetry
@@ -51,7 +50,7 @@ from pgflowd.host.fork import (
 )
 from pgflowd.processes.flow_loading import load_flow, prepare
 from pgflowd.processes.runner.handler import is_async
-from pgflowd.processes.runner.main import RunnerProcess
+from pgflowd.processes.runner.main import RunnerProcess, ZygoteOptions
 from pgflowd.processes.runner.worker_socket import TaskStream, WorkerSocket
 
 # The socket between a worker and its zygote, and the fork that begins it.
@@ -175,27 +174,6 @@ class ZygoteSocket:
 
 
 MAX_ERROR_CHARS = 5000  # JSON may make twelve times as many bytes of them
-
-
-@dataclass(frozen=True)
-class ZygoteOptions:
-    """The options of a zygote and its runners."""
-
-    served: ServedFlow
-    python_path: Sequence[str]
-    secrets: Sequence[str]  # names of variables
-    max_output_bytes: int
-    oom_score_adj: int
-    name: str = "pgflowd"  # of the daemon
-    is_debug: bool = False
-    levels: Mapping[str, str] = field(default_factory=dict)  # of loggers
-    imports: bool = True  # False: each runner imports the module by itself
-    is_shared: bool = False  # async tasks share runners
-    is_captured: bool = True  # what they print is logged
-    caps: frozenset[str] = frozenset()  # of the worker
-    service: str | None = None  # of the spans of handlers, if there are traces
-    sentry: str = "off"  # which exceptions it gets
-    version: tuple[Shape, int] | None = None  # that is served, if not as the code has it
 
 
 def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
@@ -347,18 +325,7 @@ def _live(
         if options.is_shared:
             memory = mmap.mmap(descriptors[3], 0)
             os.close(descriptors[3])
-        runner = RunnerProcess(
-            options.served.slug,
-            f"{options.name}: runner {options.served.slug}",
-            socket_to_worker,
-            options.max_output_bytes,
-            options.caps,
-            memory,
-            options.sentry,
-            service=options.service,
-            lifespan=flow.spec.lifespan,
-        )
-        runner.live(steps, options.levels, is_debug=options.is_debug)
+        RunnerProcess(options, socket_to_worker, memory, flow.spec.lifespan).live(steps)
         os._exit(0)
     except BaseException as error:
         with contextlib.suppress(OSError):
