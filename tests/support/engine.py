@@ -13,11 +13,9 @@ from pgflowd.core.worker.decide import decide, next_deadline
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell, DoorbellRow
 from pgflowd.core.worker.runners import SHORT_S
 from pgflowd.core.worker.state import (
-    GOOD_STANDING,
     ConnectionName,
     RunnerPhase,
     RunnerPool,
-    Standing,
     TaskPhase,
     WorkerMode,
     WorkerOptions,
@@ -194,7 +192,7 @@ class Play(Engine):
     def renewed(
         self,
         *verdicts: tuple[int, events.LeaseVerdict],
-        standing: Standing = GOOD_STANDING,
+        standing: events.Standing = events.GOOD_STANDING,
         cancelled: tuple[events.RunCancelled, ...] = (),
     ) -> list[actions.WorkerAction]:
         """Let a renewal of leases, on a second connection, end with these verdicts."""
@@ -251,7 +249,6 @@ class Play(Engine):
         return [action for action in self.actions if isinstance(action, kind)]
 
     def told(self, kind: type) -> list:  # type: ignore[type-arg]
-        """The messages of this kind for the supervisor."""
         sent = [action.message for action in self.did(actions.SendMessage)]
         return [message for message in sent if isinstance(message, kind)]
 
