@@ -5,29 +5,25 @@ expires, labels, a key.
 A start without wishes has no row for them and costs nothing. Times from now are counted by the
 database's clock.
 
-A handler starts child runs and waits for the ends of runs by `start` and `wait` of its `ctx`. The
-id of a child is made of the task that starts it, the flow and a key, or else the number of the
-call. So a handler that begins again starts no second one, and is given the first. Pure.
+The id of a child run is made of the task that starts it, the flow and a key, or else the number of
+the call. So a handler that begins again starts no second one, and is given the first. Pure.
 """
 
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
-from pgflowd.core.ids import child_id, run_id_of
+from pgflowd.core.ids import run_id_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import is_storable
 from pgflowd.core.traces import CallerTrace
-from pgflowd.core.typed.codec import stored_value
-from pgflowd.core.waiting import Time, Wait, WaitingContext, WaitKind, as_utc, moment_of, seconds_of
-from pgflowd.errors import RunError, SignalTimeout
+from pgflowd.core.waiting import Time, as_utc, moment_of, seconds_of
+from pgflowd.errors import RunError
 
 MAX_KEY_CHARS = 200
 CONFLICTS = ("wait", "existing", "reject", "replace")
@@ -236,9 +232,6 @@ def _bad_wish(text: str) -> RunError:
     return RunError(text, code="E432", next="see docs/guides/planned-runs.md")
 
 
-MAX_RUNS = 1000  # of one wait: their ids are in the head of a frame
-
-
 @dataclass(frozen=True)
 class ChildRun:
     """A run for whose end a handler has waited."""
@@ -267,61 +260,3 @@ class ChildStart:
         """The start as runners send it."""
         wishes = {} if self.wishes is None else self.wishes.as_json()
         return {"flow": self.flow, "input": self.input, "wishes": wishes}
-
-
-class StartingContext(WaitingContext):
-    """The calls of `ctx` by which a handler starts runs and waits for them."""
-
-    run_id: str
-    task_index: int
-
-    @abstractmethod
-    def _read_children(self) -> Mapping[str, str]:
-        """What the task has started in earlier attempts: for the id of each child the run's, which
-        differs where another run was there already; asked once, at the first start."""
-
-    @abstractmethod
-    def _start_child(self, child: ChildStart) -> str:
-        """Start it unless that was done before, and return the id of the run."""
-
-    @abstractmethod
-    def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
-        """These runs as they are now. E409 for one that is unknown, or was deleted."""
-
-    def start(
-        self, flow: str, input: Any, *, key: str | None = None, **wishes: Unpack[Wishes]
-    ) -> str:
-        require_slug(flow)
-        given = checked(wishes, key)
-        if key is None:
-            self._counts[f"start {flow}"] += 1
-        name = f"nr {self._counts[f'start {flow}']}" if key is None else f"key {key}"
-        new_id = child_id(self.run_id, self.step_slug, self.task_index, flow, name)
-        if new_id not in self._children:
-            stored = stored_value(input, what=f"the input of flow {flow}")
-            self._children[new_id] = self._start_child(ChildStart(new_id, flow, stored, given))
-        return self._children[new_id]
-
-    def wait(self, *runs: str, timeout: Time | None = None) -> list[ChildRun]:
-        run_ids = [str(run_id_of(each)) for each in runs]
-        in_s = None if timeout is None else seconds_of(timeout, "the timeout of a wait for runs")
-        if len(run_ids) > MAX_RUNS:
-            raise ValueError(f"one ctx.wait takes {MAX_RUNS} runs, not {len(runs)}; call it again")
-        if self.run_id in run_ids:
-            raise ValueError(f"step {self.step_slug} waits for the end of its own run")
-        if not run_ids:
-            return []
-        self._counts["runs"] += 1
-        checkpoint, different = f"runs {self._counts['runs']}", tuple(dict.fromkeys(run_ids))
-        named = f"run {different[0]}" if len(different) == 1 else f"{len(different)} runs"
-        wait = Wait(WaitKind.RUNS, None, checkpoint, in_s, why=named, runs=different)
-        if "ended" not in self._end_of(wait):
-            raise SignalTimeout(f"step {self.step_slug}: {wait.why} did not end in time")
-        found = {each.run_id: each for each in self._read_runs(different)}
-        if not all(each.status.is_end for each in found.values()):  # one was retried since
-            self._suspend(wait)
-        return [found[run_id] for run_id in run_ids]
-
-    @cached_property
-    def _children(self) -> dict[str, str]:
-        return dict(self._read_children())

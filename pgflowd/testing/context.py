@@ -29,7 +29,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -44,18 +43,17 @@ from pgflowd.core.json import as_stored, deep_copy, dumps
 from pgflowd.core.progress import progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import did_you_mean
-from pgflowd.core.typed.codec import read_as, stored_value
+from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import (
     Checkpoint,
     Keep,
     Wait,
-    WaitingContext,
     WaitKind,
     check_signal_name,
     seconds_of,
 )
-from pgflowd.core.wishes import CheckedWishes, ChildRun, ChildStart, Moment, StartingContext
+from pgflowd.core.wishes import CheckedWishes, ChildRun, ChildStart, Moment
 from pgflowd.errors import BadDependency, LeaseLost, RunError, TooLarge
 from pgflowd.flow import Flow
 from pgflowd.testing.engine import Engine, SentSignal, TaskRow
@@ -204,8 +202,8 @@ def _in_s(given: Moment, moment: datetime, default: float) -> float:
 
 
 @dataclass
-class PlainContext(StartingContext):
-    """What all contexts of tests have: plain values, and events that a test can set."""
+class FakeContext(Context):
+    """The context of a handler that a test calls by itself."""
 
     run_id: str = "00000000-0000-7000-8000-000000000000"
     flow_slug: str = "flow"
@@ -228,23 +226,19 @@ class PlainContext(StartingContext):
     step_outputs: Mapping[str, Any] = field(default_factory=dict)
     steps: Collection[str] = ()  # of the flow; unless empty, step_output() refuses other slugs
     connection: Connection[Any] | None = None  # returned by conn()
+    saved: dict[str, Any] = field(default_factory=dict)  # by the names of `save` and `memo`
+    signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
+    children: Mapping[str, Any] = field(default_factory=dict)  # likewise
+    waited_s: float = 0.0  # in virtual time
+    progress_told: list[dict[str, Any]] = field(default_factory=list)  # by `progress`
 
-    def flow_input(self, as_type: Any = None) -> Any:
-        return read_as(deep_copy(self.run_input), as_type, "run")
+    _version = 1
 
     def progress(
         self, done: float, total: float | None = None, text: str = "", **detail: Any
     ) -> None:
-        self._keep_progress(as_stored(progress_of(done, total, text, detail), what="progress"))
-
-    @abstractmethod
-    def _keep_progress(self, told: dict[str, Any]) -> None: ...
-
-    def step_output(self, slug: str, as_type: Any = None) -> Any:
-        if self.steps:
-            refuse_unknown_step(slug, self.steps, self.flow_slug)
-        value = deep_copy(self.step_outputs.get(slug))
-        return None if value is None else read_as(value, as_type, slug)
+        told = as_stored(progress_of(done, total, text, detail), what="progress")
+        self.progress_told.append(told)
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:
@@ -257,6 +251,14 @@ class PlainContext(StartingContext):
     def _moment(self) -> datetime:
         return datetime.now(UTC)
 
+    def _read_input(self) -> Any:
+        return deep_copy(self.run_input)
+
+    def _read_output(self, slug: str) -> Any:
+        if self.steps:
+            refuse_unknown_step(slug, self.steps, self.flow_slug)
+        return deep_copy(self.step_outputs.get(slug))
+
     def _read_children(self) -> Mapping[str, str]:
         return {run_id: run_id for run_id in self._tested_children.started}
 
@@ -264,7 +266,7 @@ class PlainContext(StartingContext):
         if child.wishes and self.run_id in map(str, child.wishes.after):
             text = f"run {child.run_id} cannot begin after run {self.run_id}, which is its parent"
             raise BadDependency(text, next="leave it out; see docs/guides/child-runs.md")
-        self._tested_children.start(child, self.step_slug, self._now(), self._moment())
+        self._tested_children.start(child, self.step_slug, self.waited_s, self._moment())
         return child.run_id
 
     def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
@@ -273,39 +275,17 @@ class PlainContext(StartingContext):
             for each in map(self._tested_children.started.__getitem__, run_ids)
         ]
 
-    @property
-    @abstractmethod
-    def _tested_children(self) -> TestedChildren: ...
-    @abstractmethod
-    def _now(self) -> float:
-        """Virtual time."""
+    @cached_property
+    def _tested_children(self) -> TestedChildren:
+        return TestedChildren(self.children)
 
     @cached_property
     def _room(self) -> Room:
         return Room(self._saved.values())
 
-    def _from_now(self, wait: Wait) -> Wait:
-        """The wait with its seconds from now, where it has a moment."""
-        if wait.until is None:
-            return wait
-        left_s = (wait.until - self._moment()).total_seconds()
-        return replace(wait, in_s=max(0.0, left_s), until=None)
-
-
-@dataclass
-class FakeContext(PlainContext):
-    """The context of a handler that a test calls by itself."""
-
-    saved: dict[str, Any] = field(default_factory=dict)  # by the names of `save` and `memo`
-    signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
-    children: Mapping[str, Any] = field(default_factory=dict)  # likewise
-    waited_s: float = 0.0  # in virtual time
-    progress_told: list[dict[str, Any]] = field(default_factory=list)  # by `progress`
-
-    _version = 1
-
-    def _keep_progress(self, told: dict[str, Any]) -> None:
-        self.progress_told.append(told)
+    @cached_property
+    def _unused(self) -> list[SentSignal]:
+        return sent_signals(self.signals)
 
     def _read_checkpoints(self) -> list[Checkpoint]:
         return [Checkpoint(name, 1, as_stored(value)) for name, value in self.saved.items()]
@@ -318,12 +298,19 @@ class FakeContext(PlainContext):
         self._room.give_back(name)
         del self.saved[name]
 
+    def _from_now(self, wait: Wait) -> Wait:
+        """The wait with its seconds from now, where it has a moment."""
+        if wait.until is None:
+            return wait
+        left_s = (wait.until - self._moment()).total_seconds()
+        return replace(wait, in_s=max(0.0, left_s), until=None)
+
     def _end_of(self, wait: Wait) -> Any:
         """End the wait now, since nobody lets the handler begin again."""
         name = str(wait.checkpoint)
         if name not in self._saved:
             self._saved[name] = Checkpoint(name, 1, self._ended_now(self._from_now(wait)))
-        return WaitingContext._end_of(self, wait)
+        return super()._end_of(wait)
 
     def _ended_now(self, wait: Wait) -> dict[str, Any]:
         ends_at = math.inf if wait.in_s is None else self.waited_s + wait.in_s
@@ -349,47 +336,33 @@ class FakeContext(PlainContext):
         self.waited_s = ends_at
         return {"timeout": True}
 
-    def _now(self) -> float:
-        return self.waited_s
-
-    @cached_property
-    def _tested_children(self) -> TestedChildren:
-        return TestedChildren(self.children)
-
-    @cached_property
-    def _unused(self) -> list[SentSignal]:
-        return sent_signals(self.signals)
-
 
 def fake_context(**values: Any) -> FakeContext:
     """A context with these values, such as `attempt=2` or `run_input={"url": "x"}`."""
     return FakeContext(**values)
 
 
-_CHECKED_BY_MYPY: type[Context] = FakeContext
-
-
 ATTEMPT = "pgflowd_attempt"  # the savepoint to which a failed attempt is undone
 
 
 @dataclass
-class TestedContext(PlainContext):
-    """The context of one attempt."""
+class TestedContext(FakeContext):
+    """The context of one attempt, whose checkpoints and waits are in the engine."""
 
     __test__ = False  # pytest takes the name for a class of tests
 
     engine: Engine = field(kw_only=True)
     task: TaskRow = field(kw_only=True)
-    tested_children: TestedChildren = field(kw_only=True)
+    started_children: TestedChildren = field(kw_only=True)
     moment: datetime = field(kw_only=True)  # by the calendar
     version: int = 1  # the option of the step
 
-    @property
-    def _version(self) -> int:
-        return self.version
+    def __post_init__(self) -> None:
+        self._version, self._tested_children = self.version, self.started_children
+        self.progress_told, self.waited_s = self.task.progress_told, self.engine.now
 
-    def _keep_progress(self, told: dict[str, Any]) -> None:
-        self.task.progress = told
+    def _moment(self) -> datetime:
+        return self.moment
 
     def _read_checkpoints(self) -> list[Checkpoint]:
         return list(self.task.saved.values())
@@ -411,18 +384,8 @@ class TestedContext(PlainContext):
 
     def _end_of(self, wait: Wait) -> Any:
         if wait.runs:
-            self.engine.ended_at[wait.runs] = self.tested_children.ended_at(wait.runs)
-        return super()._end_of(self._from_now(wait))
-
-    @property
-    def _tested_children(self) -> TestedChildren:
-        return self.tested_children
-
-    def _now(self) -> float:
-        return self.engine.now
-
-    def _moment(self) -> datetime:
-        return self.moment
+            self.engine.ended_at[wait.runs] = self._tested_children.ended_at(wait.runs)
+        return Context._end_of(self, self._from_now(wait))
 
     @contextmanager
     def _work_of_memo(self) -> Iterator[Keep]:
@@ -441,6 +404,3 @@ class TestedContext(PlainContext):
     def _keep_with_work(self, checkpoint: Checkpoint) -> None:
         self.conn().execute(f"savepoint {ATTEMPT}")  # if the attempt fails, it is undone to here
         self._keep(checkpoint)
-
-
-_TESTED_CHECKED_BY_MYPY: type[Context] = TestedContext

@@ -75,7 +75,7 @@ class TaskRow:
     asked_at: float | None = None  # when its handler first asked for a release, of those in a row
     caps: frozenset[str] = frozenset()  # of the worker that has it, which has what it needs
     saved: dict[str, Checkpoint] = field(default_factory=dict)
-    progress: dict[str, Any] | None = None  # what its handler has told last
+    progress_told: list[dict[str, Any]] = field(default_factory=list)  # by its handler
     has_begun: bool = False  # its handler was called
     late_output: Any = SQL_NULL  # that came when the run or the step had ended
     traceback: str | None = None  # of its last failure

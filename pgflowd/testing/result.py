@@ -164,5 +164,5 @@ def _task(task: TaskRow) -> TaskRun:
             for each in task.saved.values()
             if not each.name.startswith(RESERVED_PREFIXES)
         },
-        progress=task.progress,
+        progress=task.progress_told[-1] if task.progress_told else None,
     )

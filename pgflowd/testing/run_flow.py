@@ -285,8 +285,8 @@ class TestedHandlers:
             self.connection.execute(f"savepoint {ATTEMPT}")
         try:
             output = copy_context().run(self._call, step, arguments)
-            if context.suspended:
-                raise swallowed(context.suspended)
+            if context._suspended:
+                raise swallowed(context._suspended)
             return as_stored(output if step.codec is None else step.codec.encoded(output))
         except BaseException:
             _undo_attempt(self.connection)
@@ -323,7 +323,7 @@ class TestedHandlers:
         return TestedContext(
             engine=self.engine,
             task=task,
-            tested_children=self.children,
+            started_children=self.children,
             moment=moment,
             version=self.steps[record.step_slug].options.get("version", 1),
             run_id=record.run_id,

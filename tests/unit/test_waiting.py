@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from support.covers import covers
 
+from pgflowd.core.context import Context
 from pgflowd.core.failure import failure_of
 from pgflowd.core.waiting import (
     MAX_WAIT_S,
     Checkpoint,
     Suspended,
     Wait,
-    WaitingContext,
     WaitKind,
     seconds_of,
     suspension_of,
@@ -27,19 +27,17 @@ from pgflowd.errors import OutputError, RunError, SignalTimeout
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Ctx(WaitingContext):
+class Ctx(Context):
     """A context over a list of checkpoints."""
 
     step_slug = "order"
+    conn = progress = _read_input = _read_output = None  # type: ignore[assignment]
+    _read_children = _start_child = _read_runs = None  # type: ignore[assignment]
 
     def __init__(self, *kept: Checkpoint, version: int = 1) -> None:
         self.kept = {each.name: each for each in kept}
-        self.version = version
+        self._version = version
         self.reads = 0
-
-    @property
-    def _version(self) -> int:
-        return self.version
 
     def _moment(self) -> datetime:
         return NOW
@@ -150,7 +148,7 @@ def test_a_wrong_duration_is_refused_and_nothing_waits(given: Any):
     with pytest.raises(RunError, match="E430") as raised:
         ctx.sleep(given)
     assert raised.value.next is not None
-    assert ctx.suspended is None
+    assert ctx._suspended is None
 
 
 @covers("E430")
@@ -186,7 +184,7 @@ def test_sleeps_are_counted_and_named_ones_are_not():
     wait = wait_of(lambda: ctx.sleep(9))
 
     assert wait == Wait(WaitKind.SLEEP, checkpoint="sleep 3", in_s=9.0)
-    assert ctx.suspended is not None and ctx.suspended.wait is wait
+    assert ctx._suspended is not None and ctx._suspended.wait is wait
 
 
 def test_a_name_is_slept_once_in_an_attempt():
@@ -196,7 +194,7 @@ def test_a_name_is_slept_once_in_an_attempt():
     with pytest.raises(RunError, match="slept before") as raised:
         ctx.sleep(1, name="noon")
 
-    assert raised.value.code == "E429" and ctx.suspended is None
+    assert raised.value.code == "E429" and ctx._suspended is None
 
 
 def test_waits_for_a_signal_are_counted_by_its_name():
@@ -231,7 +229,7 @@ def test_a_wrong_name_is_refused_everywhere(name: Any):
         ctx.save(name, 1)
     with pytest.raises(RunError, match="E429"):
         ctx.memo(name, int)
-    assert (ctx.kept, ctx.reads, ctx.suspended) == ({}, 0, None)
+    assert (ctx.kept, ctx.reads, ctx._suspended) == ({}, 0, None)
 
 
 @pytest.mark.parametrize("name", ["sleep 1", "signal a 1", "runs 1"])

@@ -29,13 +29,13 @@ from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.undo import PARTS
 from pgflowd.core.waiting import (
     MAX_CHECKPOINT_CHARS,
+    MAX_RUNS,
     MAX_WAIT_S,
     RESERVED_PREFIXES,
     Wait,
     WaitKind,
     name_fault,
 )
-from pgflowd.core.wishes import MAX_RUNS
 from pgflowd.core.worker.events import (
     NOTHING_LEFT,
     LeftBehind,

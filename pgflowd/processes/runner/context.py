@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.context import refuse_unknown_step
+from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import MAX_TRACEBACK_CHARS, UNSPENT, clean, failure_of
 from pgflowd.core.json import SQL_NULL, decode, dumps, encode, loads
@@ -36,10 +36,9 @@ from pgflowd.core.progress import BURST, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.traces import CallerTrace, TaskTrace
-from pgflowd.core.typed.codec import read_as
 from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait, suspension_of, swallowed
-from pgflowd.core.wishes import ChildRun, ChildStart, StartingContext
+from pgflowd.core.wishes import ChildRun, ChildStart
 from pgflowd.errors import (
     BadDependency,
     KeyTaken,
@@ -79,7 +78,7 @@ class StopEvent(StopFlag):
         return self._socket.check_stopping()
 
 
-class RunnerContext(StartingContext):
+class RunnerContext(Context):
     """One attempt of one task."""
 
     def __init__(self, runner: RunnerProcess, frame: Frame) -> None:
@@ -93,7 +92,7 @@ class RunnerContext(StartingContext):
         self.token: int = head["token"]
         self.caps, self.resources = runner.caps, runner.resources.value
         self.undo: Undo | None = None
-        self.cancelled = StopFlag()
+        self.cancelled: StopFlag = StopFlag()
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
         self._runner, self._socket = runner, runner.socket
@@ -104,14 +103,14 @@ class RunnerContext(StartingContext):
         self.is_home = False  # whether it leads to the worker's database
         self._untold = b""  # a progress that was not sent, since others were just before
 
-    # few handlers use these, so they are made on demand
+    # few handlers use these, so they are made on demand; mypy wants plain attributes
 
     @cached_property
-    def deadline(self) -> datetime:
+    def deadline(self) -> datetime:  # type: ignore[override]
         return datetime.fromtimestamp(self._ends, UTC)
 
     @property
-    def log(self) -> logging.Logger:
+    def log(self) -> logging.Logger:  # type: ignore[override]
         logger = logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
         logger.disabled = False  # `dictConfig` disables every logger that it does not name
         return logger
@@ -126,19 +125,19 @@ class RunnerContext(StartingContext):
         self._socket.note({**note, "late": True} if is_late else note)
 
     @cached_property
-    def stopping(self) -> StopEvent:
+    def stopping(self) -> StopEvent:  # type: ignore[override]
         return StopEvent(self._socket)
 
     @cached_property
     def _wishes(self) -> Mapping[str, Any]:
         return self._ask("wishes") or {}
 
-    @property
-    def labels(self) -> Mapping[str, str]:
+    @cached_property
+    def labels(self) -> Mapping[str, str]:  # type: ignore[override]
         return dict(self._wishes.get("labels") or {})
 
-    @property
-    def scheduled_for(self) -> datetime | None:
+    @cached_property
+    def scheduled_for(self) -> datetime | None:  # type: ignore[override]
         at = self._wishes.get("start_at")
         return datetime.fromisoformat(at).astimezone(UTC) if at else None
 
@@ -149,8 +148,8 @@ class RunnerContext(StartingContext):
             return None
         return self.trace.caller(self.run_id, self.step_slug, self.task_index, self.token)
 
-    @property
-    def traceparent(self) -> str | None:
+    @cached_property
+    def traceparent(self) -> str | None:  # type: ignore[override]
         return self.caller and self.caller.traceparent
 
     @property
@@ -158,12 +157,10 @@ class RunnerContext(StartingContext):
         """Whether the worker uses the changes of the run, as for its log."""
         return self._runner.wants_changes
 
-    def flow_input(self, as_type: Any = None) -> Any:
+    def _read_input(self) -> Any:
         if self.undo is not None:
-            value = self._ask("original", parts=["run"])["run"]
-        else:
-            value = self._ask("input")
-        return read_as(value, as_type, "run")
+            return self._ask("original", parts=["run"])["run"]
+        return self._ask("input")
 
     def read_original(self, parts: Sequence[str], known: Any = None) -> Original | None:
         """Read the task that this one undoes, as far as its handler takes it, if it is unknown."""
@@ -171,10 +168,9 @@ class RunnerContext(StartingContext):
         self.undo = original and original.undo
         return original
 
-    def step_output(self, slug: str, as_type: Any = None) -> Any:
+    def _read_output(self, slug: str) -> Any:
         refuse_unknown_step(slug, self._runner.steps, self.flow_slug)
-        value = self._ask("output", step=slug)
-        return None if value is None else read_as(value, as_type, slug)
+        return self._ask("output", step=slug)
 
     def conn(self) -> Any:
         if self._conn is None or self._conn.closed:
@@ -240,8 +236,8 @@ class RunnerContext(StartingContext):
 
     # checkpoints and waits
 
-    @property
-    def _version(self) -> int:
+    @cached_property
+    def _version(self) -> int:  # type: ignore[override]
         return int(self._runner.steps[self.step_slug].options.get("version", 1))
 
     def _moment(self) -> datetime:
@@ -443,8 +439,8 @@ def traced(ctx: RunnerContext) -> Iterator[None]:
 
 def refuse_swallowed(ctx: RunnerContext) -> None:
     """Raise E426 if a handler returns although it waits."""
-    if ctx.suspended is not None:
-        raise swallowed(ctx.suspended)
+    if ctx._suspended is not None:
+        raise swallowed(ctx._suspended)
 
 
 def head_of_error(error: BaseException, ctx: RunnerContext) -> dict[str, Any]:
