@@ -71,37 +71,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "pgflowd.async_client": ["AsyncClient"],
-    "pgflowd.client": [
-        "Client",
-        "ListedDaemon",
-        "ListedFlow",
-        "ListedRun",
-        "OpenTask",
-        "Run",
-        "RunCount",
-        "RunEvent",
-        "RunPage",
-        "RunWithStates",
-        "StepState",
-        "StepTask",
-        "StepTasksPage",
-    ],
-    "pgflowd.flow": [
-        "ChildRun",
-        "Context",
-        "Fail",
-        "Flow",
-        "Limit",
-        "RetryAfter",
-        "Schedule",
-        "Suspended",
-        "Undo",
-        "job",
-    ],
-}
-
 __all__ = [
     "AccessDenied",
     "AsyncClient",
@@ -161,8 +130,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'pgflowd' has no attribute '{name}'")
     from importlib import import_module
 
-    homes = (home for home, names in _HOMES.items() if name in names)
-    value = globals()[name] = getattr(import_module(next(homes, "pgflowd.errors")), name)
+    # in the order in which they load little; the first two load no psycopg
+    client = "async_client" if name == "AsyncClient" else "client"
+    modules = (import_module(f"pgflowd.{home}") for home in ("errors", "flow", client))
+    home = next(module for module in modules if hasattr(module, name))
+    value = globals()[name] = getattr(home, name)
     return value
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pgflowd.core.text import did_you_mean, nearest, short_id
+from pgflowd.core.text import did_you_mean, short_id
 from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 
 if TYPE_CHECKING:
@@ -69,17 +69,14 @@ def refuse_unknown_step(run: RunWithStates, step: str | None) -> None:
 
 def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) -> UnknownFlow:
     """The error about an unknown flow, with the nearest slug or another remedy."""
-    close = nearest(slug, known)
     listed = f"see `pgflowd flows list`; `pgflowd flows deploy {slug}` adds it if your code has it"
-    otherwise = otherwise or listed
-    remedy = f"did you mean '{close}'?" if close else otherwise
+    remedy = did_you_mean(slug, known) or otherwise or listed
     return UnknownFlow(f"there is no flow '{slug}' in the database", next=remedy)
 
 
 def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
     """The error about an unknown schedule, with the nearest name."""
-    close = nearest(name, known)
-    remedy = f"did you mean '{close}'?" if close else "see `pgflowd schedules list`"
+    remedy = did_you_mean(name, known) or "see `pgflowd schedules list`"
     return NotFound(f"there is no schedule '{name}'", next=remedy)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pgflowd.testing.context import FakeContext, StartedChild, fake_context
 from pgflowd.testing.engine import EndedWait
-from pgflowd.testing.result import FlowRun, StepRun, TaskRun
-from pgflowd.testing.run_flow import run_flow
+from pgflowd.testing.run_flow import FlowRun, StepRun, TaskRun, run_flow
 from pgflowd.testing.started import assert_not_started, assert_started, deploy
 
 __all__ = [

@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,7 +27,7 @@ import psycopg
 from pgflowd.core import context
 from pgflowd.core.completion import is_busy
 from pgflowd.core.definition.shape import Code, facts_of, with_run
-from pgflowd.core.definition.spec import LifespanSpec, StepSpec
+from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.json import as_stored
 from pgflowd.core.statuses import Outcome
@@ -105,10 +106,13 @@ def drain(dsn: str, flows: Flows, *, hurry: bool = False) -> list[Run]:
 
 
 class Drainer:
-    """The worker and the runner of one flow."""
+    """The worker of one flow. It is its runner's socket, too, and answers from the database."""
+
+    is_copy = is_stopping = False
 
     def __init__(self, conn: psycopg.Connection[Any], dsn: str, flow: Flow) -> None:
-        self._conn = conn
+        self._conn, self._dsn = conn, dsn
+        self._task: Task | None = None
         self.worker_id, self.executed = uuid4(), 0
         shape = flow.shape()
         self._slug = find_version(conn, flow.slug, shape) or flow.slug
@@ -117,9 +121,7 @@ class Drainer:
         needs = (step.options.get("needs") or () for step in flow.steps.values())
         self._caps = sorted({need for each in needs for need in each})
         workers.insert_row(conn, self.worker_id, self._slug, flow.slug, self._caps)
-        self._socket = InProcessSocket(conn, dsn, self.worker_id)
-        lifespan = flow.spec.lifespan
-        self._runner = InProcessRunner(flow.slug, self._socket, frozenset(self._caps), lifespan)
+        self._runner = InProcessRunner(flow, self, frozenset(self._caps))
         self.lifespan = self._runner.lifespan
 
     def claim(self) -> list[Task]:
@@ -129,7 +131,7 @@ class Drainer:
     def execute(self, task: Task) -> None:
         """Execute an attempt, and report it."""
         self.executed += 1
-        self._socket.task = task
+        self._task = task
         done, body = self._runner.execute(self._steps, Frame(*task.for_runner()))
         if not done.get("recorded"):
             self._report(report_of(task, done, body))
@@ -149,23 +151,60 @@ class Drainer:
         elif answer.verdict is Verdict.ERROR:
             raise RuntimeError(f"an attempt could not be reported: {answer.message}")
 
+    # what the runner has of its socket
+
+    def check_stopping(self) -> bool:
+        return False
+
+    def send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        """Nobody waits for it."""
+
+    def note(self, head: dict[str, Any]) -> None:
+        """pytest catches what handlers log."""
+
+    def tell(self, head: dict[str, Any], body: bytes = b"") -> None:
+        if head["say"] == "progress":
+            execute(self._conn, tasks.write_progress(self.worker_id, {head["token"]: body}))
+
+    def ask(self, head: dict[str, Any], body: bytes = b"") -> Frame:
+        try:
+            return Frame({"refusal": None}, self._answer(head, body) or b"")
+        except PgflowdError as error:
+            if head["what"] == HandlerRequest.START and isinstance(error, NotFound):
+                error = UnknownFlow(error.text, next="give the flow to drain(), too")
+            refusal = {"text": error.text, "code": error.code, "next": error.next}
+            return Frame({"refusal": refusal}, b"")
+
+    def _answer(self, head: dict[str, Any], body: bytes) -> bytes | None:
+        request, task = request_of(0, as_stored(head), body), self._task  # tuples become lists
+        assert request is not None and task is not None
+        if request.kind is HandlerRequest.CONNECTION:
+            database = execute(self._conn, database_identity())
+            way_in = {"conninfo": self._dsn, "name": "pgflowd test handler", "database": database}
+            return json.dumps({**way_in, "lease_s": LEASE_S}).encode()
+        query: Query[Any] | None = workers.reading(request, task)
+        if query is not None:
+            found: bytes | None = execute(self._conn, query)
+            return found
+        until = time.monotonic() + LOCKED_S
+        while not (done := execute(self._conn, workers.changing(request, task, LEASE_S))):
+            if time.monotonic() > until:
+                raise PgflowdError("another session has locked the run", code="E411")
+            time.sleep(NAP_S)
+        return done if isinstance(done, bytes) else None
+
 
 class InProcessRunner(RunnerProcess):
     """A runner that leaves this process as it is."""
 
-    def __init__(
-        self,
-        flow: str,
-        socket: InProcessSocket,
-        caps: frozenset[str],
-        lifespan: LifespanSpec | None,
-    ) -> None:
-        served = ServedFlow(flow, "", "")
+    def __init__(self, flow: Flow, socket: Any, caps: frozenset[str]) -> None:
+        served = ServedFlow(flow.slug, "", "")
         options = ZygoteOptions(served, (), (), MAX_OUTPUT_BYTES, 0, caps=caps)
-        super().__init__(options, socket, None, lifespan)  # type: ignore[arg-type]
+        super().__init__(options, socket, None, flow.spec.lifespan)
         self.caller = self._raising = RaisingCaller()
         self.caller.resources = self.resources
-        self.leftovers = NoLeftovers()  # type: ignore[assignment]
+        # the process goes on with whatever a handler has left
+        self.leftovers = SimpleNamespace(found=lambda peak_kb: {})  # type: ignore[assignment]
         self.log_forwarder.setLevel(100)
 
     @contextmanager
@@ -210,63 +249,6 @@ class RaisingCaller(Caller):
             if not isinstance(error, _OF_HANDLERS):
                 self.interrupt = error
             raise
-
-
-class NoLeftovers:
-    """The process goes on with whatever a handler has left."""
-
-    def found(self, peak_kb: int) -> dict[str, list[str]]:
-        return {}
-
-
-class InProcessSocket:
-    """In place of a runner's socket: answers from the database at once."""
-
-    is_copy = is_stopping = False
-
-    def __init__(self, conn: psycopg.Connection[Any], dsn: str, worker_id: UUID) -> None:
-        self._conn, self._dsn, self._worker_id = conn, dsn, worker_id
-        self.task: Task | None = None
-
-    def check_stopping(self) -> bool:
-        return False
-
-    def send(self, head: dict[str, Any], body: bytes = b"") -> None:
-        """Nobody waits for it."""
-
-    def note(self, head: dict[str, Any]) -> None:
-        """pytest catches what handlers log."""
-
-    def tell(self, head: dict[str, Any], body: bytes = b"") -> None:
-        if head["say"] == "progress":
-            execute(self._conn, tasks.write_progress(self._worker_id, {head["token"]: body}))
-
-    def ask(self, head: dict[str, Any], body: bytes = b"") -> Frame:
-        try:
-            return Frame({"refusal": None}, self._answer(head, body) or b"")
-        except PgflowdError as error:
-            if head["what"] == HandlerRequest.START and isinstance(error, NotFound):
-                error = UnknownFlow(error.text, next="give the flow to drain(), too")
-            refusal = {"text": error.text, "code": error.code, "next": error.next}
-            return Frame({"refusal": refusal}, b"")
-
-    def _answer(self, head: dict[str, Any], body: bytes) -> bytes | None:
-        request, task = request_of(0, as_stored(head), body), self.task  # tuples become lists
-        assert request is not None and task is not None
-        if request.kind is HandlerRequest.CONNECTION:
-            database = execute(self._conn, database_identity())
-            way_in = {"conninfo": self._dsn, "name": "pgflowd test handler", "database": database}
-            return json.dumps({**way_in, "lease_s": LEASE_S}).encode()
-        query: Query[Any] | None = workers.reading(request, task)
-        if query is not None:
-            found: bytes | None = execute(self._conn, query)
-            return found
-        until = time.monotonic() + LOCKED_S
-        while not (done := execute(self._conn, workers.changing(request, task, LEASE_S))):
-            if time.monotonic() > until:
-                raise PgflowdError("another session has locked the run", code="E411")
-            time.sleep(NAP_S)
-        return done if isinstance(done, bytes) else None
 
 
 _LATER = """

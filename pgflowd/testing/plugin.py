@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgflowd.testing.result import runs_of_test
+from pgflowd.testing.run_flow import runs_of_test
 
 if TYPE_CHECKING:
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer, StartedDaemon

@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import textwrap
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,10 +39,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.definition.schedule import labels_of, singleton_of
+from pgflowd.core.definition.shape import FlowPlan
 from pgflowd.core.definition.spec import CTX, StepSpec, arguments_for, undo_arguments
-from pgflowd.core.failure import failure_of
+from pgflowd.core.documents.runs import TypedOutputs
+from pgflowd.core.failure import failure_of, place_of
+from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.json import as_stored, deep_copy
-from pgflowd.core.statuses import RunStatus, TaskStatus
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import FAILURE_MARK, Original, Undo
@@ -48,9 +53,14 @@ from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, suspension_of, sw
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.context import traceback_of
 from pgflowd.processes.runner.handler import Resources
-from pgflowd.testing.context import ATTEMPT, TestedChildren, TestedContext, sent_signals
-from pgflowd.testing.engine import ClaimedRecord, Engine, TaskRow, json_null
-from pgflowd.testing.result import FlowRun, result_of, runs_of_test
+from pgflowd.testing.context import (
+    ATTEMPT,
+    StartedChild,
+    TestedChildren,
+    TestedContext,
+    sent_signals,
+)
+from pgflowd.testing.engine import ClaimedRecord, EndedWait, Engine, EngineStep, TaskRow, json_null
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -397,3 +407,148 @@ def _refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> No
             hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
             text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
             raise ValueError(f"{text}; {hint}")
+
+
+# of the current test: our pytest plugin prints their pictures under a failure; more than these
+# would bury it
+runs_of_test: deque[FlowRun] = deque(maxlen=5)
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One task of a step."""
+
+    index: int
+    status: str
+    attempts: int
+    output: Any
+    error: str | None  # of the last failed attempt
+    traceback: str | None  # of the same
+    saved: Mapping[str, Any]  # what its handler has kept by `memo` and `save`
+    progress: Mapping[str, Any] | None = None  # what it has told last
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """One step; `attempts` is the most that any of its tasks took."""
+
+    status: str
+    attempts: int
+    output: Any
+    error: str | None
+    traceback: str | None  # of the last task that failed
+    skip_reason: str | None
+    tasks: tuple[TaskRun, ...]
+
+    @property
+    def saved(self) -> Mapping[str, Any]:
+        """What the handler of a step has kept; each task of a map has its own."""
+        return self.tasks[0].saved if len(self.tasks) == 1 else {}
+
+    @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """What the handler of a step has told last by `progress`; likewise."""
+        return self.tasks[0].progress if len(self.tasks) == 1 else None
+
+
+@dataclass(frozen=True)
+class FlowRun(TypedOutputs):
+    """A run that has ended; `output` is None where there is none."""
+
+    flow_slug: str
+    status: str
+    input: Any
+    output: Any
+    steps: dict[str, StepRun]
+    took_s: float  # in virtual time
+    waits: tuple[EndedWait, ...]  # that have ended, in the order of their ends
+    children: tuple[StartedChild, ...]  # in the order of their starts
+    _plan: FlowPlan
+    undo: FlowRun | None = None  # the run that undid this one
+
+    @property
+    def _outputs(self) -> Mapping[str, Any]:
+        done = StepStatus.COMPLETED
+        return {slug: step.output for slug, step in self.steps.items() if step.status == done}
+
+    def picture(self) -> str:
+        """The run as boxes and arrows, with the errors and their tracebacks below."""
+        nodes = []
+        for slug, plan in self._plan.steps.items():
+            step = self.steps[slug]
+            attempts = f" {step.attempts}/{plan.options['max_attempts']}"
+            tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
+            detail = f"{step.status}{tasks}{attempts if step.attempts > 1 else ''}"
+            status = StepStatus[step.status.upper()]
+            nodes.append(Node(slug, plan.deps, plan.is_map, status, detail))
+        errors = []
+        for slug, step in self.steps.items():
+            if step.error:
+                errors.append(f"{slug}: {step.error}")
+                calls = (step.traceback or "").rstrip()
+                errors += [textwrap.indent(calls, "  ")] if "\n" in calls.strip() else []
+        head = f"{self.flow_slug} {self.status}"
+        undo = [self.undo.picture()] if self.undo else []
+        return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors, *undo])
+
+    def __str__(self) -> str:
+        return self.picture()
+
+    def __repr__(self) -> str:
+        failed = {slug: step for slug, step in self.steps.items() if step.error}
+        if self.status == RunStatus.COMPLETED or not failed:
+            return f"FlowRun({self.flow_slug!r}, {self.status!r}, output={self.output!r})"
+        slug, step = failed.popitem()
+        place = place_of(step.traceback)
+        error = f"{slug}: {step.error}" + (f" at {place}" if place else "")
+        return f"FlowRun({self.flow_slug!r}, {self.status!r}, error={error!r})"
+
+
+def result_of(engine: Engine, children: tuple[StartedChild, ...] = ()) -> FlowRun:
+    """The run as `run_flow` returns it."""
+    return FlowRun(
+        flow_slug=engine.flow_slug,
+        status=str(engine.status),
+        input=engine.input,
+        output=json_null(engine.output),
+        steps={slug: _step(state) for slug, state in engine.states.items()},
+        took_s=engine.now,
+        waits=tuple(engine.waits),
+        children=children,
+        _plan=engine.plan,
+    )
+
+
+def _step(state: EngineStep) -> StepRun:
+    tasks = tuple(map(_task, state.tasks))
+    failed = [task for task in tasks if task.error]
+    settled = [  # undos that could not be done
+        task for task in failed if isinstance(task.output, dict) and FAILURE_MARK in task.output
+    ]
+    error = settled[-1].error if settled else state.error
+    return StepRun(
+        status=str(state.status),
+        attempts=max((task.attempts for task in tasks), default=0),
+        output=json_null(state.output),
+        error=error,
+        traceback=failed[-1].traceback if error and failed else None,
+        skip_reason=state.skip_reason,
+        tasks=tasks,
+    )
+
+
+def _task(task: TaskRow) -> TaskRun:
+    return TaskRun(
+        index=task.index,
+        status=str(task.status),
+        attempts=task.claims,
+        output=json_null(task.output),
+        error=task.error,
+        traceback=task.traceback,
+        saved={
+            each.name: deep_copy(each.data)
+            for each in task.saved.values()
+            if not each.name.startswith(RESERVED_PREFIXES)
+        },
+        progress=task.progress_told[-1] if task.progress_told else None,
+    )

@@ -15,8 +15,7 @@ from support.sql_replay import Journal, engine_snapshot, replay
 from support.waits_replay import WaitingJournal, replay_waits
 
 from pgflowd.testing.context import sent_signals
-from pgflowd.testing.result import result_of
-from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
+from pgflowd.testing.run_flow import TestedHandlers, execute_tasks, result_of
 
 FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 300)
 WAITING = -(-FLOWS // 5)  # whose calls take longer, since each is a worker's
