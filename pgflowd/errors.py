@@ -187,6 +187,10 @@ class PgflowdError(Exception):
 
     default_code = "E901"
 
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        if code is not None:
+            cls.default_code = code
+
     def __init__(
         self,
         text: str,
@@ -226,83 +230,59 @@ class _ManyProblems(PgflowdError):
         return self._problems
 
 
-class ConfigError(_ManyProblems):
+class ConfigError(_ManyProblems, code="E103"):
     """The config file, the environment or a flag is wrong: E1xx."""
 
-    default_code = "E103"
 
-
-class FlowError(_ManyProblems):
+class FlowError(_ManyProblems, code="E209"):
     """A flow is used whose definition is wrong: E2xx."""
 
-    default_code = "E209"
 
-
-class DatabaseError(PgflowdError):
+class DatabaseError(PgflowdError, code="E302"):
     """The database cannot be used as it is: E3xx."""
 
-    default_code = "E302"
 
-
-class Unreachable(DatabaseError):
+class Unreachable(DatabaseError, code="E301"):
     """It does not answer (E301), or has no free connection (E310); try again later."""
 
-    default_code = "E301"
 
-
-class AccessDenied(DatabaseError):
+class AccessDenied(DatabaseError, code="E305"):
     """A permission is missing."""
-
-    default_code = "E305"
 
 
 class OutOfReach(DatabaseError):
     """The database has no schema, or one of another version."""
 
 
-class RunError(PgflowdError):
+class RunError(PgflowdError, code="E411"):
     """The base of the errors about runs and tasks: E4xx."""
 
-    default_code = "E411"
 
-
-class OutputError(RunError):
+class OutputError(RunError, code="E403"):
     """
     A value is not JSON (E403), is too large (E404), or does not fit the annotation of its handler
     (E418). It fails the task for good if it is not JSON.
     """
 
-    default_code = "E403"
 
-
-class LeaseLost(RunError):
+class LeaseLost(RunError, code="E407"):
     """Another worker has the task now."""
 
-    default_code = "E407"
 
-
-class NotFound(RunError):
+class NotFound(RunError, code="E409"):
     """There is no such run."""
 
-    default_code = "E409"
 
-
-class BadDependency(NotFound):
+class BadDependency(NotFound, code="E422"):
     """A run to wait for does not exist."""
 
-    default_code = "E422"
 
-
-class RunExists(RunError):
+class RunExists(RunError, code="E410"):
     """A run with the chosen id exists."""
 
-    default_code = "E410"
 
-
-class WrongState(RunError):
+class WrongState(RunError, code="E411"):
     """The state of the run forbids it."""
-
-    default_code = "E411"
 
 
 class RunEnded(WrongState):
@@ -313,53 +293,38 @@ class NotRetryable(WrongState):
     """A run is retried that did not fail, or was cancelled."""
 
 
-class UndoStarted(WrongState):
+class UndoStarted(WrongState, code="E420"):
     """The run is being, or was, undone: no retry."""
 
-    default_code = "E420"
 
-
-class KeyTaken(WrongState):
+class KeyTaken(WrongState, code="E421"):
     """Another run, with id `run_id`, has the singleton key."""
 
-    default_code = "E421"
     run_id: UUID | None = None
 
 
-class NotOpen(WrongState):
+class NotOpen(WrongState, code="E423"):
     """A step is answered that is no approval; or a task does not wait, or somebody else has it."""
 
-    default_code = "E423"
 
-
-class UnknownFlow(RunError):
+class UnknownFlow(RunError, code="E415"):
     """The database has no such flow."""
 
-    default_code = "E415"
 
-
-class MapInput(RunError):
+class MapInput(RunError, code="E416"):
     """The input of a flow with a root map is not an array."""
 
-    default_code = "E416"
 
-
-class TypeMismatch(RunError):
+class TypeMismatch(RunError, code="E417"):
     """A value does not fit the type that it is decoded as; it fails the task for good."""
 
-    default_code = "E417"
 
-
-class TooLarge(RunError):
+class TooLarge(RunError, code="E424"):
     """A checkpoint or a signal is too large, or a task has too many checkpoints."""
 
-    default_code = "E424"
 
-
-class SignalTimeout(RunError, TimeoutError):
+class SignalTimeout(RunError, TimeoutError, code="E427"):
     """The time of `ctx.wait_signal` or `ctx.wait` is over; it fails the task for good."""
-
-    default_code = "E427"
 
 
 class WaitTimeout(RunError, TimeoutError):
@@ -368,5 +333,5 @@ class WaitTimeout(RunError, TimeoutError):
     run_id: UUID | None = None
 
 
-class Bug(PgflowdError):
-    default_code = "E901"
+class Bug(PgflowdError, code="E901"):
+    """A mistake in pgflowd."""

@@ -30,27 +30,15 @@ class ExitCode(IntEnum):
     BROKEN_PIPE = 141
 
 
-_BY_CODE = {
-    "E305": ExitCode.DENIED,
-    "E403": ExitCode.USAGE,
-    "E404": ExitCode.USAGE,
-    "E409": ExitCode.NOT_FOUND,
-    "E410": ExitCode.REFUSED,
-    "E411": ExitCode.REFUSED,
-    "E414": ExitCode.NOT_RUNNING,
-    "E415": ExitCode.NOT_FOUND,
-    "E416": ExitCode.USAGE,
-    "E420": ExitCode.REFUSED,
-    "E421": ExitCode.REFUSED,
-    "E422": ExitCode.NOT_FOUND,
-    "E423": ExitCode.REFUSED,
-    "E424": ExitCode.USAGE,
-    "E429": ExitCode.USAGE,
-    "E506": ExitCode.USAGE,
-    "E507": ExitCode.NOT_FOUND,
-    "E511": ExitCode.USAGE,
-    "E510": ExitCode.TRY_LATER,
+_CODES = {
+    ExitCode.USAGE: ("E403", "E404", "E416", "E424", "E429", "E506", "E511"),
+    ExitCode.NOT_RUNNING: ("E414",),
+    ExitCode.NOT_FOUND: ("E409", "E415", "E422", "E507"),
+    ExitCode.REFUSED: ("E410", "E411", "E420", "E421", "E423"),
+    ExitCode.TRY_LATER: ("E510",),
+    ExitCode.DENIED: ("E305",),
 }
+_BY_CODE = {code: exit_code for exit_code, codes in _CODES.items() for code in codes}
 _BY_CLASS = {
     WaitTimeout: ExitCode.TIMED_OUT,
     OutOfReach: ExitCode.USAGE,

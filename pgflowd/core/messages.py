@@ -9,29 +9,33 @@ to go on. `core.supervision.kinds` lists which child sends and receives which. P
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from pgflowd.core.json import COMPACT, Encoder, loads
 
 MAX_MESSAGE_BYTES = 64 * 1024  # bytes of one message
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
 class Message:
-    """The base of all messages. A `droppable` one is lost when the channel is full."""
+    """
+    The base of all messages, which makes a frozen dataclass of each. A `droppable` one is lost when
+    the channel is full.
+    """
 
     droppable: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
-@dataclass(frozen=True)
+
 class Ready(Message):
     """The child is up. A worker sends its id in the database."""
 
     worker_id: str | None = None
 
 
-@dataclass(frozen=True)
 class Waiting(Message):
     """The child waits, for example for the "database"; None: it goes on. Meanwhile its
     `start_timeout` does not run."""
@@ -39,7 +43,6 @@ class Waiting(Message):
     what: str | None = "database"
 
 
-@dataclass(frozen=True)
 class Heartbeat(Message):
     """The child is alive, and these are its numbers; each key replaces the earlier value."""
 
@@ -47,7 +50,6 @@ class Heartbeat(Message):
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
 class Wake(Message):
     """Claim now, or wake up. Listener and sweeper send the name of a queue; the listener None for
     all workers, as notifications may have been lost."""
@@ -56,7 +58,6 @@ class Wake(Message):
     slug: str | None = None
 
 
-@dataclass(frozen=True)
 class Follow(Message):
     """A client follows the output of this run's handlers. From the listener, for workers."""
 
@@ -64,21 +65,18 @@ class Follow(Message):
     run_id: str
 
 
-@dataclass(frozen=True)
 class MakeRoom(Message):
     """No process can be started: end idle runners. From a worker, for the others."""
 
     droppable: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class HaveRoom(Message):
     """A runner was ended to make room. From a worker, for the others."""
 
     droppable: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Failed(Message):
     """The child ends with 78 (another try would not help) or 70 (a bug in pgflowd)."""
 
@@ -86,14 +84,12 @@ class Failed(Message):
     text: str
 
 
-@dataclass(frozen=True)
 class Leaving(Message):
     """The child has drained and ends with 10: start another one."""
 
     why: str
 
 
-@dataclass(frozen=True)
 class FallingAsleep(Message):
     """The worker has nothing to do, and ends with 11: start it when there is work.
 
@@ -105,7 +101,6 @@ class FallingAsleep(Message):
     next_due_at: float | None = None
 
 
-@dataclass(frozen=True)
 class Released(Message):
     """The tasks of an ended worker are in the queue again: the sweeper's answer to WorkerEnded."""
 
@@ -113,14 +108,12 @@ class Released(Message):
     tasks: int = 0
 
 
-@dataclass(frozen=True)
 class Found(Message):
     """A part of what a discovery found, which is one JSON text in all."""
 
     part: str
 
 
-@dataclass(frozen=True)
 class Drain(Message):
     """Claim nothing more, finish the running tasks, then end. After `within_s` seconds quick
     stop; None: no limit."""
@@ -128,26 +121,22 @@ class Drain(Message):
     within_s: float | None = None
 
 
-@dataclass(frozen=True)
 class QuickStop(Message):
     """Claim nothing more, end the runners, report, release the rest, end."""
 
 
-@dataclass(frozen=True)
 class WorkerStarted(Message):
     """This worker is up: renew its row from now on. For the sweeper."""
 
     worker_id: str
 
 
-@dataclass(frozen=True)
 class WorkerStopped(Message):
     """This worker has ended as it was asked to: its row needs no renewal. For the sweeper."""
 
     worker_id: str
 
 
-@dataclass(frozen=True)
 class WorkerStanding(Message):
     """The row of a worker that does not renew it itself, and what waits in its queue. From the
     sweeper, for that worker."""
@@ -161,12 +150,10 @@ class WorkerStanding(Message):
     oldest_run: str | None = None
 
 
-@dataclass(frozen=True)
 class SleepIfIdle(Message):
     """Fall asleep now, unless there is work. For a worker, whose place another one needs."""
 
 
-@dataclass(frozen=True)
 class Asleep(Message):
     """This worker sleeps. For the sweeper: renew its row, look at its queue now and then, and
     answer Wake if a message is visible, NextDue if one will be."""
@@ -176,19 +163,16 @@ class Asleep(Message):
     look_every_s: float
 
 
-@dataclass(frozen=True)
 class Awake(Message):
     """The worker of this queue sleeps no more. For the sweeper."""
 
     queue: str
 
 
-@dataclass(frozen=True)
 class LookAtQueues(Message):
     """Notifications may have been missed: look at all queues of sleeping workers now."""
 
 
-@dataclass(frozen=True)
 class LookAtDue(Message):
     """Something is due, or notifications may have been missed: see to it now. From the listener,
     for the sweeper."""
@@ -196,7 +180,6 @@ class LookAtDue(Message):
     droppable: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class NextDue(Message):
     """When the next message in the queue of a sleeping worker becomes visible; monotonic."""
 
@@ -204,7 +187,6 @@ class NextDue(Message):
     at: float
 
 
-@dataclass(frozen=True)
 class ServeVersions(Message):
     """The flows of the versions of a name that are to be served: the current one, and those with
     open runs, oldest first. From the listener before it is ready, and from the sweeper."""
@@ -213,12 +195,10 @@ class ServeVersions(Message):
     flows: dict[str, int | None]  # how many open runs each has; None for the current one
 
 
-@dataclass(frozen=True)
 class LookAtVersions(Message):
     """Versions of a flow were changed: read them. From the listener, for the sweeper."""
 
 
-@dataclass(frozen=True)
 class LookAtDaemons(Message):
     """Somebody looks at the daemons: write this one's row more often. From the listener, for the
     sweeper."""
@@ -226,12 +206,10 @@ class LookAtDaemons(Message):
     droppable: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class StatusWanted(Message):
     """The status of the daemon is to be written. From the sweeper."""
 
 
-@dataclass(frozen=True)
 class StatusPart(Message):
     """A part of the daemon's status document, which is one JSON text in all. For the sweeper."""
 
@@ -239,41 +217,34 @@ class StatusPart(Message):
     is_last: bool
 
 
-@dataclass(frozen=True)
 class ConnectionsLeft(Message):
     """How many connections the server has left. From the listener, before it is ready."""
 
     count: int
 
 
-@dataclass(frozen=True)
 class ConnectionRefused(Message):
     """The server had no free connection. From a child; for the sweeper, which sees who has them."""
 
     droppable: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class ConnectionWanted(Message):
     """A worker has long work, and wants a second connection."""
 
 
-@dataclass(frozen=True)
 class ConnectionGranted(Message):
     """The worker may open a second connection."""
 
 
-@dataclass(frozen=True)
 class ConnectionReturned(Message):
     """A worker has closed its second connection."""
 
 
-@dataclass(frozen=True)
 class StayingAwake(Message):
     """A worker that was asked to fall asleep has work."""
 
 
-@dataclass(frozen=True)
 class WorkerEnded(Message):
     """All processes of this worker are reaped: release its tasks and answer Released."""
 
@@ -298,14 +269,14 @@ KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
 
 def _classes(wanted: Any) -> tuple[type, ...]:
     """Return the classes that a value may have."""
-    if get_origin(wanted) in (Union, types.UnionType):
+    if isinstance(wanted, types.UnionType):
         return tuple(one for each in get_args(wanted) for one in _classes(each))
     return (int, float) if wanted is float else (get_origin(wanted) or wanted,)
 
 
 _CLASSES = {
-    kind: {each.name: _classes(get_type_hints(kind)[each.name]) for each in fields(kind)}
-    for kind in KINDS.values()
+    kind: {name: _classes(hint) for name, hint in hints.items() if name != "droppable"}
+    for kind, hints in ((kind, get_type_hints(kind)) for kind in KINDS.values())
 }
 _dumps = Encoder(separators=COMPACT, default=str)
 
@@ -332,15 +303,15 @@ def decode(data: bytes) -> Message | UnreadableMessage:
         return UnreadableMessage(
             f"{kind.__name__}: unknown {sorted(values.keys() - classes.keys())}"
         )
-    bad = [name for name, value in values.items() if not _fits(value, classes[name])]
+    bad = [
+        name
+        for name, value in values.items()  # a bool is not an int here
+        if not isinstance(value, classes[name])
+        or (type(value) is bool and bool not in classes[name])
+    ]
     if bad:
         return UnreadableMessage(f"{kind.__name__}: wrong type of {bad}")
     try:
         return kind(**values)
     except TypeError as error:
         return UnreadableMessage(f"{kind.__name__}: {error}")
-
-
-def _fits(value: object, classes: tuple[type, ...]) -> bool:
-    """Whether a value has one of these types; a bool is not an int here."""
-    return isinstance(value, classes) and (type(value) is not bool or bool in classes)

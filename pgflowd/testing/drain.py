@@ -258,10 +258,9 @@ union all
 select 'start', run.run_id, run.due_at, null, null
   from pgflowd.runs as run where run.state = 'planned' and run.due_at > now()
 union all
-select 'message', task.run_id, message.vt, task.message_id, queue.name
+select 'message', task.run_id, message.vt, task.message_id, flow.flow_slug
   from pgflow.flows as flow
- cross join lateral (select flow.flow_slug as name) as queue
- cross join lateral pg_temp.pgflowd_testing_messages(queue.name) as message
+ cross join lateral pg_temp.pgflowd_testing_messages(flow.flow_slug) as message
   join pgflow.step_tasks as task on task.message_id = message.msg_id
                                 and task.flow_slug = flow.flow_slug
  where task.status = 'queued' and message.vt > now()
