@@ -104,10 +104,18 @@ def due_ticks(
     cron: str, timezone: str, after: datetime, now: datetime, catchup: str
 ) -> list[datetime]:
     """The ticks after a moment and up to now that are to be run: those in time, and late ones."""
-    in_time_after = max(after, now - LATE - timedelta.resolution)
-    late = _last_ticks(cron, timezone, after, in_time_after, catchup)
-    in_time = takewhile(lambda tick: tick <= now, ticks_after(cron, timezone, in_time_after))
-    return [*late, *in_time]
+    until = max(after, now - LATE - timedelta.resolution)
+    in_time = takewhile(lambda tick: tick <= now, ticks_after(cron, timezone, until))
+    most = {Catchup.ONE: 1, Catchup.ALL: MAX_CAUGHT_UP}.get(Catchup(catchup), 0)
+    # the late ones may be of years, and are found without computing all of them
+    back, late = _MINUTE, list[datetime]()
+    while most and until > after:
+        start = max(until - back, after)
+        late = list(takewhile(lambda tick: tick <= until, ticks_after(cron, timezone, start)))
+        if len(late) >= most or start == after:
+            break
+        back = min(back * _WIDER, until - after)
+    return [*late[-most:], *in_time]
 
 
 def planned_ticks(
@@ -130,22 +138,6 @@ def in_words(cron: str, timezone: str) -> str:
         return f"every {format_duration(_period(cron).total_seconds())}"
     words = CronSim(NAMED.get(cron, cron), _EPOCH).explain()
     return f"{words[:1].lower()}{words[1:]} ({timezone})"
-
-
-def _last_ticks(
-    cron: str, timezone: str, after: datetime, until: datetime, catchup: str
-) -> list[datetime]:
-    """The last ticks of a time that may be years, found without computing all of them."""
-    most = {Catchup.ONE: 1, Catchup.ALL: MAX_CAUGHT_UP}.get(Catchup(catchup), 0)
-    back, found = _MINUTE, list[datetime]()
-    while most and until > after:
-        start = max(until - back, after)
-        ticks = ticks_after(cron, timezone, start)
-        found = list(takewhile(lambda tick: tick <= until, ticks))
-        if len(found) >= most or start == after:
-            break
-        back = min(back * _WIDER, until - after)
-    return found[-most:] if most else []
 
 
 def _period(cron: str) -> timedelta:

@@ -260,8 +260,14 @@ class TestedHandlers:
                     text = f"fail has {raised!r} for step {slug}"
                     raise TypeError(f"{text}; give exceptions, or None for none")
         for slug, mocked in self.mock.items():
-            if callable(mocked):
-                _refuse_unknown_parameters(self.steps[slug], mocked)
+            known = {each.name for each in self.steps[slug].parameters}
+            parameters = (_parameters_of(mocked) if callable(mocked) else None) or {}
+            for name in sorted(parameters.keys() - known):
+                if parameters[name].default is inspect.Parameter.empty:
+                    hint = did_you_mean(name, known)
+                    hint = hint or f"it has {', '.join(sorted(known)) or 'none'}"
+                    text = f"mock of step {slug} takes '{name}', which its handler does not take"
+                    raise ValueError(f"{text}; {hint}")
 
     @contextmanager
     def lifespan(self) -> Iterator[None]:
@@ -397,16 +403,6 @@ def _parameters_of(mocked: Callable[..., Any]) -> Mapping[str, inspect.Parameter
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return None
     return {name: each for name, each in found.items() if each.kind is not each.VAR_POSITIONAL}
-
-
-def _refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
-    known = {each.name for each in step.parameters}
-    parameters = _parameters_of(mocked) or {}
-    for name in sorted(parameters.keys() - known):
-        if parameters[name].default is inspect.Parameter.empty:
-            hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
-            text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
-            raise ValueError(f"{text}; {hint}")
 
 
 # of the current test: our pytest plugin prints their pictures under a failure; more than these

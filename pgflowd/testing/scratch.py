@@ -199,7 +199,15 @@ class ScratchServer:
 
     @cached_property
     def _template(self) -> str:
-        return f"{_TEMPLATE}{_digest()}"  # once for all databases: it reads hundreds of files
+        """Its name has a digest of all that decides how a fresh database looks: our SQL, its
+        installer, and pgmq. It is made once, since this reads hundreds of files."""
+        digest = hashlib.sha256(importlib.metadata.version("pgmq").encode())
+        for directory in (shipped("sql"), Path(pgflowd.db.schema.__file__).parent):
+            for file in sorted(directory.rglob("*")):
+                if file.suffix in {".sql", ".txt", ".py"}:
+                    digest.update(f"\0{file.relative_to(directory.parent)}\0".encode())
+                    digest.update(file.read_bytes())
+        return f"{_TEMPLATE}{digest.hexdigest()[:16]}"
 
     def _make_template(self, template: str, then: Callable[[], None]) -> None:
         self._admin.execute("select pg_advisory_lock(%s, 0)", (_TEMPLATES,))
@@ -253,17 +261,6 @@ def url_of(values: dict[str, Any]) -> str:
         authority += ":".join(quoted.pop(key) for key in ("host", "port") if key in quoted)
     url = f"postgresql://{authority}/{database}"
     return f"{url}?{'&'.join(f'{key}={value}' for key, value in quoted.items())}" if quoted else url
-
-
-def _digest() -> str:
-    """A digest of all that decides how a fresh database looks: our SQL, its installer, and pgmq."""
-    digest = hashlib.sha256(importlib.metadata.version("pgmq").encode())
-    for directory in (shipped("sql"), Path(pgflowd.db.schema.__file__).parent):
-        for file in sorted(directory.rglob("*")):
-            if file.suffix in {".sql", ".txt", ".py"}:
-                digest.update(f"\0{file.relative_to(directory.parent)}\0".encode())
-                digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 START_S = 60.0  # on a busy machine the flows' imports alone take seconds
