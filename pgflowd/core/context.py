@@ -179,9 +179,17 @@ class Context(ABC):
         With a name if the order of sleeps may differ between attempts."""
         if name is None:
             self._counts["sleep"] += 1
+            checkpoint = f"sleep {self._counts['sleep']}"
         else:
-            self._check_sleep_name(name)
-        checkpoint = f"sleep {self._counts['sleep'] if name is None else name}"
+            checkpoint = f"sleep {name}"
+            fault = name_fault(name)
+            if not fault and name.isdecimal():
+                fault = "is a number, as sleeps without a name have one"
+            elif not fault and self._counts[checkpoint]:  # one that is over would not last again
+                fault = "was slept before in this attempt"
+            if fault:
+                raise bad_name("a sleep", name, fault, "give it another name, or none")
+            self._counts[checkpoint] += 1
         if until is not None and duration is None:
             if (moment_of(until, "until") - self._moment()).total_seconds() > MAX_WAIT_S:
                 raise bad_time(f"until is {until.isoformat()}, more than 100 years ahead")
@@ -323,17 +331,6 @@ class Context(ABC):
         """How often this attempt has slept, by names, too, and waited for each signal."""
         return Counter()
 
-    def _check_sleep_name(self, name: object) -> None:
-        """Raise E429 unless a sleep may have this name: one that is over would not last again."""
-        fault = name_fault(name)
-        if not fault and str(name).isdecimal():
-            fault = "is a number, as sleeps without a name have one"
-        elif not fault and self._counts[f"sleep {name}"]:
-            fault = "was slept before in this attempt"
-        if fault:
-            raise bad_name("a sleep", name, fault, "give it another name, or none")
-        self._counts[f"sleep {name}"] += 1
-
     def _value(self, name: str) -> Any:
         return deep_copy(self._data(name))
 
@@ -359,6 +356,12 @@ class Context(ABC):
         """End the handler. One that goes on nevertheless waits for what it waited for first."""
         self._suspended = self._suspended or Suspended(wait)
         raise self._suspended
+
+    def _refuse_swallowed(self) -> None:
+        """Raise E426 if a handler returns although it waits."""
+        if self._suspended is not None:
+            text = f"the handler caught what ends it while it {self._suspended}"
+            raise RunError(text, code="E426", next="catch Exception, not BaseException")
 
     @cached_property
     def _children(self) -> dict[str, str]:

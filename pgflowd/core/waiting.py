@@ -185,9 +185,3 @@ def suspension_of(error: BaseException) -> Suspended | None:
         return None
     inside = [suspension_of(each) for each in error.exceptions]
     return inside[0] if all(inside) else None
-
-
-def swallowed(suspended: Suspended) -> RunError:
-    """The failure of a handler that returned although it was suspended."""
-    text = f"the handler caught what ends it while it {suspended}"
-    return RunError(text, code="E426", next="catch Exception, not BaseException")

@@ -49,7 +49,7 @@ from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import stored_value
 from pgflowd.core.undo import FAILURE_MARK, Original, Undo
-from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, suspension_of, swallowed
+from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, suspension_of
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.context import traceback_of
 from pgflowd.processes.runner.handler import Resources
@@ -301,8 +301,7 @@ class TestedHandlers:
             self.connection.execute(f"savepoint {ATTEMPT}")
         try:
             output = copy_context().run(self._call, step, arguments)
-            if context._suspended:
-                raise swallowed(context._suspended)
+            context._refuse_swallowed()
             return as_stored(output if step.codec is None else step.codec.encoded(output))
         except BaseException:
             _undo_attempt(self.connection)

@@ -20,7 +20,6 @@ from pgflowd.core.waiting import (
     WaitKind,
     seconds_of,
     suspension_of,
-    swallowed,
 )
 from pgflowd.errors import OutputError, RunError, SignalTimeout
 
@@ -281,16 +280,16 @@ def test_a_suspension_is_found_in_groups_but_a_failure_beside_it_comes_first():
 
 def test_a_handler_that_catches_its_suspension_has_failed_for_good():
     ctx = Ctx()
-    with pytest.raises(Suspended) as raised:
+    with pytest.raises(Suspended):
         ctx.sleep(1)
+    with pytest.raises(RunError) as raised:
+        ctx._refuse_swallowed()
 
-    error = swallowed(raised.value)
-
-    assert str(error) == (
+    assert str(raised.value) == (
         "E426 the handler caught what ends it while it waits for sleep 1;"
         " catch Exception, not BaseException"
     )
-    assert not failure_of(error).retry
+    assert not failure_of(raised.value).retry
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.traces import CallerTrace, TaskTrace
 from pgflowd.core.undo import Original, Undo, original_of
-from pgflowd.core.waiting import Checkpoint, Keep, Wait, suspension_of, swallowed
+from pgflowd.core.waiting import Checkpoint, Keep, Wait, suspension_of
 from pgflowd.core.wishes import ChildRun, ChildStart
 from pgflowd.errors import (
     BadDependency,
@@ -435,12 +435,6 @@ def traced(ctx: RunnerContext) -> Iterator[None]:
     finally:
         if token is not None:
             open_telemetry.detach(token)
-
-
-def refuse_swallowed(ctx: RunnerContext) -> None:
-    """Raise E426 if a handler returns although it waits."""
-    if ctx._suspended is not None:
-        raise swallowed(ctx._suspended)
 
 
 def head_of_error(error: BaseException, ctx: RunnerContext) -> dict[str, Any]:

@@ -41,7 +41,6 @@ from pgflowd.processes.runner.context import (
     head_of_error,
     leave,
     packed_result,
-    refuse_swallowed,
     traceback_of,
     traced,
 )
@@ -237,7 +236,7 @@ class RunnerProcess:
 
     def encoded(self, value: Any, ctx: RunnerContext) -> bytes:
         """What a handler has returned, as JSON."""
-        refuse_swallowed(ctx)
+        ctx._refuse_swallowed()
         codec = self.steps[ctx.step_slug].codec
         return encode_output(codec, value, max_bytes=self.max_output_bytes).encode()
 
