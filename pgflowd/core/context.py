@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack, overload
 
 from pgflowd.core.ids import child_id, run_id_of
 from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.progress import Document, progress_of
 from pgflowd.core.settings.values import needs_fault, sorted_needs
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import read_as, stored_value
@@ -162,11 +163,11 @@ class Context(ABC):
             self._forget(name)
             del self._saved[name]
 
-    @abstractmethod
     def progress(
         self, done: float, total: float | None = None, text: str = "", **detail: Any
     ) -> None:
         """Tell how far the task is, such as `ctx.progress(12, 30, "pages")`, for those who look."""
+        self._tell_progress(progress_of(done, total, text, detail))
 
     def sleep(
         self,
@@ -285,6 +286,8 @@ class Context(ABC):
     def _read_input(self) -> Any: ...
     @abstractmethod
     def _read_output(self, slug: str) -> Any: ...
+    @abstractmethod
+    def _tell_progress(self, told: Document) -> None: ...
     @abstractmethod
     def _read_checkpoints(self) -> Iterable[Checkpoint]:
         """All of the task's; asked once, at the first use."""

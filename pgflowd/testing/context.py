@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy, dumps
-from pgflowd.core.progress import progress_of
+from pgflowd.core.progress import Document
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import did_you_mean
 from pgflowd.core.typed.codec import stored_value
@@ -234,11 +234,8 @@ class FakeContext(Context):
 
     _version = 1
 
-    def progress(
-        self, done: float, total: float | None = None, text: str = "", **detail: Any
-    ) -> None:
-        told = as_stored(progress_of(done, total, text, detail), what="progress")
-        self.progress_told.append(told)
+    def _tell_progress(self, told: Document) -> None:
+        self.progress_told.append(as_stored(told, what="progress"))
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:

@@ -30,7 +30,7 @@ class Ctx(Context):
     """A context over a list of checkpoints."""
 
     step_slug = "order"
-    conn = progress = _read_input = _read_output = None  # type: ignore[assignment]
+    conn = _tell_progress = _read_input = _read_output = None  # type: ignore[assignment]
     _read_children = _start_child = _read_runs = None  # type: ignore[assignment]
 
     def __init__(self, *kept: Checkpoint, version: int = 1) -> None:

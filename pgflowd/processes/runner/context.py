@@ -32,7 +32,7 @@ from pgflowd.core.definition.spec import StepSpec, arguments_for, undo_arguments
 from pgflowd.core.failure import MAX_TRACEBACK_CHARS, UNSPENT, clean, failure_of
 from pgflowd.core.json import SQL_NULL, decode, dumps, encode, loads
 from pgflowd.core.output_stream import Pace
-from pgflowd.core.progress import BURST, progress_of
+from pgflowd.core.progress import BURST, Document
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.traces import CallerTrace, TaskTrace
@@ -216,11 +216,9 @@ class RunnerContext(Context):
         """Tell the worker that the completion of the task is being committed here."""
         self._socket.send({"say": "committing", "token": self.token})
 
-    def progress(
-        self, done: float, total: float | None = None, text: str = "", **detail: Any
-    ) -> None:
+    def _tell_progress(self, told: Document) -> None:
         self._refuse_copy()
-        self._untold = encode(progress_of(done, total, text, detail)).encode()
+        self._untold = encode(told).encode()
         if self._pace.may_pass(time.monotonic()):
             self.tell_progress()
 
