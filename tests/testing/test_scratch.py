@@ -155,10 +155,12 @@ def test_what_a_running_run_uses_stays(server: ScratchServer):
 
 
 def test_other_sql_gets_another_template(server: ScratchServer, monkeypatch: pytest.MonkeyPatch):
-    before = scratch._digest()
+    before = server._template
     monkeypatch.setattr(scratch, "shipped", lambda name: Path(__file__).parent)
+    other = ScratchServer(server.dsn)
 
-    assert scratch._digest() != before
+    assert other._template != before
+    other.close()
 
 
 @pytest.mark.parametrize("major", MAJORS)
