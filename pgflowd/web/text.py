@@ -99,8 +99,8 @@ class JsonBranch:
 
     @property
     def pointer(self) -> str:
-        """Its path as a JSON pointer, which addresses have."""
-        return pointer_of(self.path)
+        """Its path as a JSON pointer (RFC 6901), which addresses have."""
+        return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in self.path)
 
 
 def tree_of(part: ValuePart) -> JsonBranch:
@@ -141,11 +141,6 @@ def _branch(value: Any, path: Path, deepest: int, budget: list[int]) -> JsonBran
         return JsonBranch("string", f"{text[:MAX_TEXT]} … {size(len(value))}", path, is_cut=True)
     kinds = {type(None): "null", bool: "boolean", str: "string"}
     return JsonBranch(kinds.get(type(value), "number"), text, path)
-
-
-def pointer_of(path: Sequence[str]) -> str:
-    """A path as a JSON pointer (RFC 6901)."""
-    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
 
 
 def path_of(pointer: str) -> Path:
