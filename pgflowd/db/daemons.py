@@ -18,20 +18,9 @@ from typing import Any
 from pgflowd.core.documents import encoded
 from pgflowd.core.documents.daemons import ListedDaemon, SharedSetting, told_status
 from pgflowd.core.json import decode
-from pgflowd.core.server_connections import (
-    ConnectionHolder,
-    Holder,
-    ServerConnections,
-)
+from pgflowd.core.server_connections import ConnectionHolder, Holder, ServerConnections
 from pgflowd.core.statuses import DaemonState
-from pgflowd.db.query import (
-    Query,
-    Rows,
-    columns_of,
-    document_of,
-    documents,
-    only,
-)
+from pgflowd.db.query import Query, Rows, columns_of, document_of, documents, only
 
 DAEMONS_LOOKED_AT = "look at daemons"  # on channel pgflowd
 

@@ -28,7 +28,6 @@ from pgflowd.core.documents.daemons import (
     StatusProblem,
     Total,
 )
-from pgflowd.core.documents.run_tasks import counted_waits
 from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import SWEEPER
@@ -92,6 +91,15 @@ def _number(value: Any) -> float | None:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
+    """How many tasks of a flow wait, as the sweeper tells, and by kind; null if it does not."""
+    if not isinstance(numbers, Mapping):
+        return {"waiting": None, "waits": None}
+    kinds = _mapping(numbers.get(flow_slug)).items()
+    waits = {kind: count for kind, count in kinds if is_number(count)}
+    return {"waiting": sum(waits.values()), "waits": waits}
 
 
 def is_cut_off(reports: Iterable[Mapping[str, Any]]) -> bool:

@@ -28,7 +28,6 @@ from pgflowd.core.documents import (
 )
 from pgflowd.core.failure import APPROVAL
 from pgflowd.core.json import dumps
-from pgflowd.core.metrics.definitions import is_number
 from pgflowd.core.settings.values import in_words
 from pgflowd.core.statuses import Outcome, RunStatus, TaskStatus
 from pgflowd.core.text import between, brief, counted, short_id, who
@@ -251,9 +250,8 @@ class OpenTask:
         "the name of the worker, or of the person, that has it",
         ListColumn("BY", 30, is_rare=True),
     ] = None
-    title: Annotated[str | None, ListColumn("TITLE", 30, absent="", is_rare=True)] = (
-        None  # of its run
-    )
+    # of its run
+    title: Annotated[str | None, ListColumn("TITLE", 30, absent="", is_rare=True)] = None
 
     @property
     def key(self) -> Annotated[TaskKey, ListColumn("TASK")]:
@@ -332,16 +330,6 @@ class SavedCheckpoint:
         return len(dumps(self.data).encode())
 
 
-def counted_waits(numbers: Any, flow_slug: str) -> dict[str, Any]:
-    """How many tasks of a flow wait, as the sweeper tells, and by kind; null if it does not."""
-    if not isinstance(numbers, Mapping):
-        return {"waiting": None, "waits": None}
-    found = numbers.get(flow_slug)
-    kinds = found.items() if isinstance(found, Mapping) else ()
-    waits = {kind: count for kind, count in kinds if is_number(count)}
-    return {"waiting": sum(waits.values()), "waits": waits}
-
-
 class Signals(NamedTuple):
     """Without `--run` those of the newest 100,000."""
 
@@ -396,9 +384,8 @@ class Undecided(NamedTuple):
 
     flow_slug: str
     kind: str
-    name: (
-        str | None
-    )  # what they need; who has paused it, and why; for which run the first one waits
+    # what they need; who has paused it, and why; for which run the first one waits
+    name: str | None
     run_id: str | None  # of the first
     tasks: int
 
