@@ -219,7 +219,7 @@ _ROW = re.compile(r"^\| ([EW]\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ErrorPage:
-    """`group` says what codes of this kind are about; `pages` are files of docs/."""
+    """The page of a code."""
 
     code: str
     title: str
