@@ -17,6 +17,7 @@ import pgflowd
 import pgflowd.testing
 from pgflowd.core import documents
 from pgflowd.core.definition import options
+from pgflowd.core.definition.schedule import Overlap
 from pgflowd.core.run_filter import RunsWanted
 from pgflowd.core.wishes import By, Wishes
 from pgflowd.errors import PgflowdError
@@ -244,6 +245,8 @@ def _kind(field: ast.AnnAssign) -> str:
 
 def _bare(annotation: ast.expr) -> ast.expr:
     """A type without what documents say about it."""
+    if isinstance(annotation, ast.Name) and annotation.id == "Overlap":
+        return ast.parse(repr(Overlap).removeprefix("typing."), mode="eval").body
     if isinstance(annotation, ast.Name) and annotation.id in _ALIASES:
         return ast.Name(get_args(_ALIASES[annotation.id])[0].__name__)
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in _NOTES:
