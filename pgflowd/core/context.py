@@ -94,7 +94,7 @@ class Context(ABC):
     log: logging.Logger  # its records carry flow, run, step and task
     cancelled: Signal  # set at the timeout, the end of a drain, and the run's cancel or failure
     stopping: Signal  # set when a drain begins: of the daemon, or of its worker, at a reload
-    traceparent: str | None  # of its span, for calls that no library of OpenTelemetry makes
+    traceparent: str | None  # its span as W3C writes it, for calls that no library makes
     labels: Mapping[str, str]  # of the run; the first question fetches them
     scheduled_for: datetime | None  # when the run was to begin, if its start said so
     resources: Any  # what the flow's lifespan has yielded in this process; None without one

@@ -43,18 +43,16 @@ def check(args: Sequence[str], out: str, err: str) -> None:
 @cache
 def validator(kind: Any) -> Draft202012Validator:
     """Of the schema of a document, which allows no other keys here."""
-    schema = schema_of(kind)
-    for part in (schema, *schema.get("$defs", {}).values(), *schema.get("anyOf", ())):
-        _close(part)
-    return Draft202012Validator(schema, format_checker=FORMATS)
+    return Draft202012Validator(_closed(schema_of(kind)), format_checker=FORMATS)
 
 
-def _close(part: Schema) -> None:
-    """Allow no keys that this part, and those in it, do not have."""
-    if "properties" in part:
-        part["additionalProperties"] = False
-        for each in part["properties"].values():
-            _close(each)
+def _closed(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_closed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    known = {name: _closed(each) for name, each in part.items()}
+    return {**known, "additionalProperties": False} if "properties" in part else known
 
 
 def printed_by(args: Sequence[str]) -> Any:

@@ -246,11 +246,9 @@ class Play(Engine):
     # what was decided
 
     def did(self, kind: type) -> list:  # type: ignore[type-arg]
-        return [action for action in self.actions if isinstance(action, kind)]
-
-    def told(self, kind: type) -> list:  # type: ignore[type-arg]
-        sent = [action.message for action in self.did(actions.SendMessage)]
-        return [message for message in sent if isinstance(message, kind)]
+        """The actions of this kind, or the messages for the supervisor."""
+        done = [getattr(action, "message", action) for action in self.actions]
+        return [each for each in done if isinstance(each, kind)]
 
     def sending(self) -> tuple[TaskReport, ...]:
         """The reports of the call under way."""

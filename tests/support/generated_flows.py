@@ -32,7 +32,11 @@ def random_flow(seed: int, may_wait: bool = False) -> tuple[Flow, Any]:
         placed = list(kinds)
         kinds[slug] = is_map = chance.random() < 0.35 and bool(placed or root_map)
         if is_map:
-            over = chance.choice(placed) if placed and not (root_map and _root(chance)) else None
+            over = (
+                chance.choice(placed)
+                if placed and not (root_map and chance.random() < 0.5)
+                else None
+            )
             flow.map(slug=slug, over=over, **_options(chance, [over] if over else []))(
                 _handler(seed, slug, ["item"], may_wait)
             )
@@ -65,10 +69,6 @@ def _single(
     else:
         extra = ["run"] if not deps or chance.random() < 0.3 else []
         flow.step(slug=slug, **options)(_handler(seed, slug, [*extra, *deps], may_wait, chance))
-
-
-def _root(chance: random.Random) -> bool:
-    return chance.random() < 0.5
 
 
 def _options(chance: random.Random, deps: list[str]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_a_second_that_comes_too_late_is_given_back():
     play = at_rest(1)
     play.grants = False
     play.feed(events.Tick(), after_s=HALF_S)
-    assert play.told(messages.ConnectionWanted)
+    assert play.did(messages.ConnectionWanted)
     play.done(1)
     play.claim()
     play.feed(events.NextDueRead(None))

@@ -71,7 +71,7 @@ def test_a_worker_that_cannot_fork_asks_for_room_once_per_pause_and_retries_when
     forks = play.did(actions.ForkRunner)
 
     play.feed(*(events.ForkRefused(fork.id, "no process", needs_room=True) for fork in forks))
-    assert len(play.told(messages.MakeRoom)) == 1
+    assert len(play.did(messages.MakeRoom)) == 1
     play.feed(messages.HaveRoom())
 
     assert play.next_deadline() == play.now
@@ -91,7 +91,7 @@ def test_a_worker_makes_room_by_its_idle_runners_and_lets_the_other_one_fork_fir
 
     play.feed(*(events.RunnerEnded(runner) for runner in (1, 2)))
     play.feed(*(events.Reaped(runner, 0) for runner in (1, 2)))
-    assert len(play.told(messages.HaveRoom)) == 2
+    assert len(play.did(messages.HaveRoom)) == 2
     play.feed(events.Tick(), after_s=runners.PAUSE_S)
     assert len(play.did(actions.ForkRunner)) == 1
 

@@ -106,7 +106,7 @@ def test_a_message_that_is_due_soon_keeps_it_awake_and_a_later_one_is_announced(
         while not play.did(actions.ReadNextDue):
             play.wait()
         play.feed(events.NextDueRead(in_s))
-        announced = [each.next_due_at for each in play.told(FallingAsleep)]
+        announced = [each.next_due_at for each in play.did(FallingAsleep)]
         assert announced == ([play.now + in_s] if sleeps else [])
 
 
@@ -119,7 +119,7 @@ def test_a_wake_during_the_last_question_keeps_it_awake():
     play.feed(messages.Wake("a"))
     play.feed(events.NextDueRead(None))
 
-    assert not play.told(FallingAsleep)
+    assert not play.did(FallingAsleep)
     assert play.did(actions.ReportAndClaim)
 
 
@@ -130,7 +130,7 @@ def test_asked_to_sleep_it_stays_for_messages_that_wait_or_are_due_within_a_seco
     play.feed(messages.SleepIfIdle())
     play.feed(answer)
 
-    assert not play.told(FallingAsleep)
+    assert not play.did(FallingAsleep)
     assert play.mode() is WorkerMode.WORKING
 
 
@@ -143,7 +143,7 @@ def test_asked_to_sleep_it_sleeps_at_once_though_a_message_is_due_later_and_it_n
     play.feed(messages.SleepIfIdle())
     play.feed(events.NextDueRead(60.0))
 
-    [announced] = play.told(FallingAsleep)
+    [announced] = play.did(FallingAsleep)
     assert announced.next_due_at == play.now + 60.0
 
 
@@ -157,7 +157,7 @@ def test_asked_to_sleep_while_a_task_runs_it_stays_and_forgets_it():
     play.feed(events.NextDueRead(None))
 
     assert play.mode() is WorkerMode.WORKING
-    assert not play.told(FallingAsleep)
+    assert not play.did(FallingAsleep)
 
 
 @covers("rule 54")
@@ -173,7 +173,7 @@ def test_asked_to_sleep_during_a_claim_it_waits_for_its_answer():
     assert play.did(actions.ReadNextDue)
     play.feed(events.NextDueRead(None))
 
-    assert play.told(FallingAsleep)
+    assert play.did(FallingAsleep)
 
 
 @covers("rule 54")
@@ -198,7 +198,7 @@ def test_idle_runners_are_gone_before_it_signs_off():
     play.feed(events.NextDueRead(None))
     play.feed(messages.SleepIfIdle())
     play.feed(events.NextDueRead(None))
-    assert play.told(FallingAsleep)
+    assert play.did(FallingAsleep)
 
     [closed] = play.did(actions.CloseRunner)
     assert not play.did(actions.SignOff)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import httpx
 import pytest
-from support.dashboard import running
+from support.dashboard import Running, running
 from support.event_lines import events_of, stream, until_event
-from support.tabs import head_of, opened, received
 
 from pgflowd.db.query import execute
 from pgflowd.db.runs import publish_output
@@ -338,3 +338,31 @@ def test_while_the_database_is_away_pages_say_so_and_then_go_on(database, shop, 
     assert "data-ago" in away.data
     assert {each.fragment for each in back} >= {"trouble"}
     assert then == "step:completed"
+
+
+# tabs without a browser: connections that ask for a stream, and read only what a test reads
+
+
+def opened(served: Running, path: str) -> closing[socket.socket]:
+    """A connection that has asked for a page or stream."""
+    line = served.connection()
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.place}\r\n\r\n".encode())
+    return closing(line)
+
+
+def head_of(line: socket.socket) -> str:
+    """The head of an answer."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += line.recv(1)
+    return received.decode().lower()
+
+
+def received(line: socket.socket, text: bytes) -> bytes:
+    """What comes until a text has come."""
+    found = b""
+    while text not in found:
+        part = line.recv(65536)
+        assert part, found
+        found += part
+    return found

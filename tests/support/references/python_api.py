@@ -88,7 +88,8 @@ def api_page() -> str:
     parts += ["## Errors", paragraph(_doc(PgflowdError)), _errors()]
     parts += ["## Test flows", paragraph(_TESTS)]
     parts += _entries({name: getattr(pgflowd.testing, name) for name in pgflowd.testing.__all__})
-    parts += ["### Fixtures of pytest", "\n".join(map(_fixture, _FIXTURES))]
+    fixtures = [item(f"{code(each.__name__)}: {_doc(each)}") for each in _FIXTURES]
+    parts += ["### Fixtures of pytest", "\n".join(fixtures)]
     parts += _entries({"ScratchDatabase": ScratchDatabase})
     return page("The Python API", *parts)
 
@@ -149,11 +150,9 @@ def _is_property(written: list[Function]) -> bool:
 def _fields(cls: type) -> Iterator[str]:
     """The fields and properties of a class, without those of a public class that it extends."""
     above = [each.__name__ for each in cls.__bases__ if each.__name__ in pgflowd.__all__]
-    own = _own_comments(cls)
     yield from (f"all of {code(each)}" for each in above)
-    for name, (kind, comment) in _comments(cls).items():
-        if name in own or not above:
-            yield _field(f"{name}: {kind}", comment)
+    for name, (kind, comment) in (_own_comments(cls) if above else _comments(cls)).items():
+        yield _field(f"{name}: {kind}", comment)
     for name, written in _functions(cls).items():
         returns = written[0].returns
         if _is_property(written) and returns is not None and not name.startswith("_"):
@@ -292,10 +291,6 @@ def _doc(value: Any) -> str:
 def _doc_of(written: list[Function]) -> str:
     found = (ast.get_docstring(each) for each in written)
     return " ".join(next(filter(None, found), "").split())
-
-
-def _fixture(fixture: Any) -> str:
-    return item(f"{code(fixture.__name__)}: {_doc(fixture)}")
 
 
 def _error_names() -> list[str]:
