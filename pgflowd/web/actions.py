@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -364,6 +364,7 @@ class ChosenRuns:
     runs: Sequence[ListedRun]
     is_typed: bool  # whether somebody has to type their number
     text: str = ""  # why it asks again
+    given: Hidden[Mapping[str, Any]] = field(default_factory=dict)  # what the form had then
 
     @property
     def flows(self) -> list[tuple[str, int]]:
@@ -389,7 +390,7 @@ class ChangedRuns:
     """What became of runs that somebody has chosen."""
 
     verb: Annotated[str, "what was done: `cancel`, `retry` and others"]
-    reason: Hidden[str | None]
+    given: Hidden[Mapping[str, Any]]  # for what is left
     done: Annotated[Sequence[UUID], "the runs of which it was done"]
     already: Annotated[Sequence[UUID], "those that were so before"]
     refused: Annotated[Sequence[RefusedRun], "those that refused, and why"]
@@ -421,7 +422,8 @@ def do_to_many(request: ActionRequest, *, at_once: bool) -> ChosenRuns | Changed
         raise bad_field("no run is chosen", next="tick some runs of the list")
     text = "type the number of runs" if is_sure else ""
     chosen = sorted(found, key=lambda run: run.run_id)  # as their locks are taken
-    return ChosenRuns(path, chosen, _is_typed(verb, chosen), text)
+    given = given_of(verb, fields) if is_sure else {}
+    return ChosenRuns(path, chosen, _is_typed(verb, chosen), text, given)
 
 
 def _is_typed(verb: Verb[Any], runs: Sequence[object]) -> bool:
@@ -438,7 +440,8 @@ def _change(request: ActionRequest, verb: Verb[Any], ids: Sequence[UUID]) -> Cha
 
     def change_one(run_id: UUID) -> bool:
         """Whether something was done."""
-        if request.perform(operations.get(run_id)).status in verb.already:
+        is_so = request.perform(operations.get(run_id)).status in verb.already
+        if is_so and True not in given.values():  # a flag may want more, as `undo` of a cancel
             return False
         request.perform(perform(verb, run_id, actor=request.actor, **given))
         return True
@@ -450,7 +453,7 @@ def _change(request: ActionRequest, verb: Verb[Any], ids: Sequence[UUID]) -> Cha
                 refused.append(RefusedRun(run_id, result.code, result.text, result.next))
             else:
                 became[result].append(run_id)
-    return ChangedRuns(verb.path, given.get("reason"), became[True], became[False], refused, rest)
+    return ChangedRuns(verb.path, given, became[True], became[False], refused, rest)
 
 
 def _checked(ids: Sequence[str]) -> list[UUID]:

@@ -12,10 +12,29 @@ from psycopg.conninfo import make_conninfo
 from support.covers import covers
 from web.conftest import anybody
 
+from pgflowd import Flow
 from pgflowd.db import schema
+from pgflowd.db.flows import deploy as deploy_flow
 from pgflowd.web import User, app
 
 PAGE = {"Sec-Fetch-Site": "same-origin"}
+booking = Flow("book_trip")
+
+
+@booking.step
+def book(run):
+    return 1
+
+
+@booking.undo(book)
+def unbook(book):
+    return None
+
+
+def deploy(shop) -> None:
+    with shop.database.connect() as conn:
+        for flow in (booking, booking.undo_flow):
+            deploy_flow(conn, flow.slug, flow.shape())
 
 
 @pytest.fixture
@@ -160,11 +179,44 @@ def test_many_runs_are_counted_first_and_then_changed(jane, shop):
 
     assert "Cancel 51 runs?" in asks.text and "Type 51" in asks.text
     assert 'name="reason"' in asks.text and 'name="undo"' in asks.text  # as the form for one
+    assert 'name="undo" checked' not in asks.text
     assert "data-answer" in asks.text  # its address has no live updates
     assert "type the number of runs" in too_soon.text and before == [(0,)]
     assert "51 runs done" in done.text
     assert actions_of(shop) == [("cancel", "jane (web)", "storm")] * 51
     assert again.json()["already"] == sorted(str(run) for run in runs[:2])
+
+
+def test_what_was_given_for_many_runs_is_kept_for_what_is_left(jane, shop, monkeypatch):
+    deploy(shop)
+    runs = [str(shop.start("book_trip", {})) for _ in range(51)]
+    given = {"runs": ",".join(runs), "sure": "on", "reason": "storm", "undo": "on"}
+
+    too_soon = jane.post("/runs/many/cancel", data={**given, "count": "50"})
+    monkeypatch.setattr("pgflowd.web.actions._TIME_S", 0)
+    left = jane.post("/runs/many/cancel", data={**given, "count": "51"})
+
+    assert 'name="undo" checked' in too_soon.text and 'name="reason" value="storm"' in too_soon.text
+    form = left.text.partition('class="ask"')[2].partition("</form>")[0]
+    assert "51 runs are left" in form
+    assert 'name="undo" value="on"' in form and 'name="reason" value="storm"' in form
+
+
+def test_of_many_runs_those_that_are_cancelled_are_undone_as_one_is(jane, shop):
+    deploy(shop)
+    runs = [str(shop.start("book_trip", {})) for _ in range(2)]
+    for run in runs:
+        shop.claim("book_trip", shop.worker("book_trip", shop.worker_id), 1)
+        shop.do("select pgflowd.cancel(%s, 'x', 'ada')", run)
+
+    jane.post(f"/runs/{runs[0]}/cancel", data={"undo": "on"})
+    plain = jane.post("/runs/many/cancel", data={"runs": runs[1], "sure": "on"})
+    before = dict(shop.rows("select run_id::text, undo_state from pgflowd.runs"))
+    jane.post("/runs/many/cancel", data={"runs": runs[1], "sure": "on", "undo": "on"})
+
+    assert "1 run: nothing to do" in plain.text and before.get(runs[1]) is None
+    after = dict(shop.rows("select run_id::text, undo_state from pgflowd.runs"))
+    assert after[runs[0]] == after[runs[1]] == "wanted"
 
 
 @covers("friction 7")
