@@ -375,8 +375,9 @@ def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> d
         daemon_socket.connect(str(path))  # with a timeout of Python's it would not wait for room
         daemon_socket.settimeout(timeout_s)
         # our own user or root listens; root also asks whoever has the directory
-        is_root_s = os.geteuid() == 0 and _peer(daemon_socket) == path.parent.stat().st_uid
-        if not (_is_ours(daemon_socket) or is_root_s):
+        if not _is_ours(daemon_socket) and not (
+            os.geteuid() == 0 and _peer(daemon_socket) == path.parent.stat().st_uid
+        ):
             raise PermissionError(f"another user listens at {path}")
         daemon_socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
         data = bytearray()

@@ -101,7 +101,7 @@ class Exporter:
         self._link = DatabaseLink(service, settings, log, "exporter", settings.database.url)
         self._counts = Counter({"sent": 0, "failed": 0})
         self._said: dict[str, float] = {}  # when an error was logged last
-        self._size = whole(MOST).cut().cut()  # it grows while runs have few steps
+        self._size = whole(MOST).cut().cut()  # it grows, while runs have few steps
         service.numbers["endpoint"] = redact(sender.endpoint)
         self._note(0)
         _forward_logging(self._say)
@@ -127,7 +127,7 @@ class Exporter:
             raise
         if len(parts) > MANY_PARTS:
             self._size = self._size.cut()
-        elif len(attempts) >= most and len(parts) * self._size.factor <= MANY_PARTS:
+        elif len(parts) * self._size.factor <= MANY_PARTS:
             self._size = self._size.grown()
         hide = self._log.without_secrets
         spans = spans_of_attempts(attempts, self._ratio, hide)
@@ -139,7 +139,10 @@ class Exporter:
         self._note(0 if has_gone else len(spans))
         if not has_gone:
             return PAUSE_S
-        return LOOK_S if len(attempts) < most else WAIT_S
+        has_more = (
+            2 * max(len(attempts), len(parts)) >= most
+        )  # attempts that are open fill a call, too
+        return WAIT_S if has_more else LOOK_S
 
     def _send(self, spans: list[EndedSpan]) -> bool:
         """Return whether these are done with. Orders are read meanwhile."""
