@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -187,7 +187,8 @@ class PgflowdError(Exception):
 
     default_code = "E901"
 
-    def __init_subclass__(cls, code: str | None = None) -> None:
+    def __init_subclass__(cls, code: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
         if code is not None:
             cls.default_code = code
 

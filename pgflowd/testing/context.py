@@ -358,6 +358,10 @@ class TestedContext(FakeContext):
         self._version, self._tested_children = self.version, self.started_children
         self.progress_told, self.waited_s = self.task.progress_told, self.engine.now
 
+    def _tell_progress(self, told: Document) -> None:
+        self.progress_told.clear()  # the last value is what counts
+        super()._tell_progress(told)
+
     def _moment(self) -> datetime:
         return self.moment
 

@@ -6,12 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import pytest
 
 from pgflowd import errors
 from pgflowd.errors import TITLES, Bug, ConfigError, PgflowdError, Problem, WaitTimeout
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 CODE = re.compile(r"[EW]\d{3}\Z")
 KINDS = {
@@ -102,3 +104,16 @@ def test_a_wait_timeout_is_a_timeout_error() -> None:
 
 def test_a_bug_has_a_code_of_its_own() -> None:
     assert Bug("what").code == "E901"
+
+
+def test_an_error_may_be_extended_beside_other_classes() -> None:
+    class Marked:
+        def __init_subclass__(cls, mark: str = "", **more: Any) -> None:
+            super().__init_subclass__(**more)
+            cls.mark = mark
+
+    class Mine(errors.RunError, Marked, Generic[T], code="E409", mark="red"):
+        pass
+
+    assert (Mine("gone").code, Mine.mark) == ("E409", "red")
+    assert Mine[int]("gone").code == "E409"

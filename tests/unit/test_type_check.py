@@ -6,6 +6,7 @@ libraries, and its promise: where it says that a type does not fit, a value of i
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -279,3 +280,10 @@ def test_of_each_sample_that_does_not_fit_another_one_a_value_is_not_decoded() -
     hints = [[c.__annotations__ for c in pair] for pair, is_ in refused.items() if not is_]
     assert (hints, len(refused) > 200) == ([], True)
     assert all(misfit(cls, cls) is None for cls in every)
+
+
+@pytest.mark.parametrize("annotation", [Color, TreeModel])
+def test_a_codec_is_copied_with_its_flow(annotation: Any) -> None:
+    copied = copy.deepcopy({"codec": codec_of(annotation)})
+
+    assert copied["codec"].annotation is annotation

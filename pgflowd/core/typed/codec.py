@@ -134,7 +134,16 @@ def _shapes(annotations: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, annotation
 
 
-class MsgspecCodec:
+class _LibraryCodec:
+    """Copied and pickled by its annotation, since the modules of libraries cannot be."""
+
+    annotation: Any
+
+    def __reduce__(self) -> Any:
+        return codec_of, (self.annotation,)
+
+
+class MsgspecCodec(_LibraryCodec):
     """The codec of an annotation without types of pydantic."""
 
     def __init__(self, annotation: Any, found: Contents) -> None:
@@ -182,7 +191,7 @@ class MsgspecCodec:
         return {**schema, "$defs": defs} if defs else dict(schema)
 
 
-class PydanticCodec:
+class PydanticCodec(_LibraryCodec):
     """The codec of an annotation with types of pydantic."""
 
     def __init__(self, annotation: Any) -> None:
