@@ -4,11 +4,12 @@ What a check of `pgflowd doctor` has found, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from pgflowd.core.documents import Words
+from pgflowd.core.documents import Words, shown
 from pgflowd.core.statuses import Marks, Status
 
 
@@ -41,6 +42,18 @@ class Finding:
     # filled in by whoever performs the check, as is the next
     section: Annotated[str, Words(Section), "to which it belongs"] = ""
     check: Annotated[str, "what was examined"] = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a doctor has examined."""
+
+    findings: Annotated[Sequence[Finding], "what was examined"]
+
+    @property
+    @shown
+    def ok(self) -> Annotated[bool, "whether there is no error"]:
+        return all(each.state is not FindingState.ERROR for each in self.findings)
 
 
 def ok(text: str) -> Finding:

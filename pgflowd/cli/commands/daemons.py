@@ -13,7 +13,6 @@ prints nothing; its exit code is 0 if the daemon is healthy, 1 if not, 3 if it i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
@@ -33,6 +32,7 @@ from pgflowd.core.documents import Words
 from pgflowd.core.documents.daemon_status import status_without_daemon
 from pgflowd.core.documents.daemons import (
     ChildWord,
+    Daemons,
     DaemonStatus,
     FlowStatus,
     ListedDaemon,
@@ -48,10 +48,6 @@ from pgflowd.errors import AccessDenied, PgflowdError, Problem, RunError, Unreac
 
 SHOWN = DaemonStatus | NoDaemonStatus
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
-
-
-class Daemons(TypedDict):
-    daemons: Annotated[Sequence[ListedDaemon], "those of all machines, as the database knows them"]
 
 
 class RestartedWorker(TypedDict):
@@ -84,9 +80,7 @@ def list_(app: App) -> None:
     """
     found = _read(app)
     nothing = "no daemon has told how it is; `pgflowd serve` starts one"
-    app.print_found(
-        Daemons(daemons=found), found, lambda: daemon_view.print_daemons(app, found), nothing
-    )
+    app.print_found(Daemons(found), found, lambda: daemon_view.print_daemons(app, found), nothing)
 
 
 @daemons.command(prints=ListedDaemon)

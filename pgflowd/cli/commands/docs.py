@@ -118,13 +118,7 @@ def docs(app: App, topic: tuple[str, ...], schema: str | None) -> None:
         app.note(f"`pgflowd docs TOPIC` shows a page, {seeks}")
 
 
-class Codes(TypedDict):
-    """`explain` and `explain WORDS` print it. Exit code 4 for words that no page has."""
-
-    codes: Annotated[Sequence[documentation.ListedCode], "the codes that were found"]
-
-
-@click.command(cls=Command, prints=documentation.ErrorPage | Codes)
+@click.command(cls=Command, prints=documentation.ErrorPage | documentation.Codes)
 @click.argument(
     "code", nargs=-1, metavar="[CODE | WORDS]",
     shell_complete=lambda _ctx, _param, begun: begin_with(begun.upper(), TITLES.items()),
@@ -151,7 +145,7 @@ def explain(app: App, code: tuple[str, ...]) -> None:
     if not codes:
         shown = one_line(words, 60)
         raise nothing_found(f"no code has '{shown}'; `pgflowd explain` lists all codes")
-    document = Codes(codes=documentation.listed_codes(codes))
+    document = documentation.Codes(documentation.listed_codes(codes))
     app.print_result("\n".join(code_lines(codes, app.out)), document)
     app.note("`pgflowd explain CODE` says more about one of them")
 

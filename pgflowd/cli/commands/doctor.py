@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, TypedDict
 
 import click
 
@@ -19,16 +18,9 @@ from pgflowd.cli.database import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.screen import NEXT
 from pgflowd.core.exit_codes import ExitCode
-from pgflowd.core.finding import Finding, FindingState, Section
+from pgflowd.core.finding import Finding, Findings, FindingState, Section
 from pgflowd.core.redact import one_line
 from pgflowd.errors import AccessDenied
-
-
-class Findings(TypedDict):
-    """What a doctor has examined."""
-
-    ok: Annotated[bool, "whether there is no error"]
-    findings: Annotated[Sequence[Finding], "what was examined"]
 
 
 @click.command(cls=Command, prints=Findings)
@@ -96,7 +88,7 @@ def _print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:
     errors = [finding for finding in printed if finding.state == FindingState.ERROR]
     if app.json:
         listed = [replace(finding, text=app.hide(finding.text)) for finding in printed]
-        app.print_document(Findings(ok=not errors, findings=listed))
+        app.print_document(Findings(listed))
     return errors
 
 

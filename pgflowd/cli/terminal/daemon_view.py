@@ -17,11 +17,10 @@ from pgflowd.cli.terminal.screen import BAR, NEXT, Screen, TableCell, columns, t
 from pgflowd.cli.terminal.texts import list_lines
 from pgflowd.core.documents.daemons import (
     NOT_RUNNING,
+    Daemons,
     FlowStatus,
     ListedDaemon,
     database_text,
-    is_alone,
-    silence,
 )
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import ChildState, DaemonState, DatabaseState, Marks, child_mark
@@ -310,6 +309,6 @@ def _silent_lines(
     lines, head = [], f"{screen.marked(Marks.FAILED)} "
     for each in shown:
         if each.is_silent:
-            text = silence(each, is_alone=is_alone(all_daemons))
+            text = Daemons(all_daemons).silence(each)
             lines += screen.wrapped(f"{one_line(each.place)}: {text}", head=head, indent=2)
     return lines

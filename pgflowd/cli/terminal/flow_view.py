@@ -15,15 +15,14 @@ from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.cli.terminal.texts import print_list
 from pgflowd.core.definition.options import (
-    FOLLOWING,
     NUMBERS,
-    Column,
     OptionKind,
     OptionValues,
     Owner,
     option_cells,
     option_text,
     options_of,
+    used_columns,
 )
 from pgflowd.core.definition.shape import plan_of
 from pgflowd.core.documents.flows import (
@@ -43,8 +42,6 @@ from pgflowd.core.text import ago, between, counted, duration, short_id
 if TYPE_CHECKING:
     from pgflowd.core.documents.schedules import ListedSchedule
     from pgflowd.db.flows import Comparison
-
-_IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
 
 
 def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
@@ -128,7 +125,7 @@ def print_flow(
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()
     cells = [option_cells(step.options) for step in steps]
-    columns = [each for each in Column if each not in _IF_USED or any(cell[each] for cell in cells)]
+    columns = used_columns(cells)
     absent = {option.column: app.out.sign(DASH) for option in NUMBERS}
     table = app.out.table(
         ("STEP", "TYPE", *columns),

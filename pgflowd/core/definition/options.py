@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -251,6 +251,12 @@ def options_of(owner: Owner) -> list[Option]:
 
 def option_names(owner: Owner) -> set[str]:
     return {option.name for option in options_of(owner)}
+
+
+def used_columns(cells: Collection[Mapping[Column, str]]) -> list[Column]:
+    """The columns of the table of steps; some are shown only where a step has one."""
+    rare = {option.column for option in FOLLOWING}
+    return [one for one in Column if one not in rare or any(each[one] for each in cells)]
 
 
 def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:

@@ -376,9 +376,13 @@ def database_text(daemon: ListedDaemon) -> str:
     return ", ".join(parts)
 
 
-def is_alone(daemons: Sequence[ListedDaemon]) -> bool:
-    """Whether none of them lives."""
-    return all(each.is_silent for each in daemons)
+@dataclass(frozen=True)
+class Daemons:
+    daemons: Annotated[Sequence[ListedDaemon], "those of all machines, as the database knows them"]
+
+    def silence(self, daemon: ListedDaemon) -> str:
+        """What became of one that is silent."""
+        return silence(daemon, is_alone=all(each.is_silent for each in self.daemons))
 
 
 def stored(status: Any, hide: Callable[[str], str], *, is_text: bool = False) -> Any:

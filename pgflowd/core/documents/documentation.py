@@ -247,6 +247,21 @@ class ListedCode(NamedTuple):
     group: Annotated[str, "what such codes are about"]
 
 
+@dataclass(frozen=True)
+class Codes:
+    """`explain` and `explain WORDS` print it. Exit code 4 for words that no page has."""
+
+    codes: Annotated[Sequence[ListedCode], "the codes that were found"]
+
+    @property
+    def groups(self) -> dict[str, list[ListedCode]]:
+        """They by what they are about."""
+        groups: dict[str, list[ListedCode]] = {}
+        for code in self.codes:
+            groups.setdefault(code.group, []).append(code)
+        return groups
+
+
 def listed_codes(codes: Iterable[str]) -> list[ListedCode]:
     return [ListedCode(code, TITLES[code], GROUPS[code[1]]) for code in codes]
 

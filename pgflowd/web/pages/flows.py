@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Annotated, Any
 from uuid import UUID
 
-from pgflowd.core.definition.options import FOLLOWING, Column, OptionValues, option_cells
+from pgflowd.core.definition.options import Column, OptionValues, option_cells, used_columns
 from pgflowd.core.definition.shape import StepPlan, plan_of
 from pgflowd.core.documents import Hidden, Inline, Named, shown
 from pgflowd.core.documents.flows import (
@@ -49,7 +49,6 @@ from pgflowd.web.text import visible
 TIMES = {"1h": 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "90d": 90 * 86400.0}
 MAX_LIMITS = 20
 BUCKETS = 24  # pieces of the time that the statistics are of
-_IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class ShownFlow:
     def columns(self) -> list[Column]:
         """The columns of the table of options: those that some step uses."""
         cells = [self.cells(step) for step in self.steps]
-        return [one for one in Column if one not in _IF_USED or any(each[one] for each in cells)]
+        return used_columns(cells)
 
     def cells(self, step: StepPlan) -> Mapping[Column, str]:
         return option_cells(step.options)

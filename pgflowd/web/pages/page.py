@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.documents.daemons import is_alone, silence
+from pgflowd.core.documents.daemons import Daemons
 from pgflowd.core.documents.runs import RunWithStates
 from pgflowd.core.lookup import refuse_unknown_step
 from pgflowd.core.settings.values import parse_duration
@@ -189,7 +189,7 @@ def read_frame(conn: Connection) -> PageFrame:
     for daemon in daemons:
         problems: Sequence[Mapping[str, Any]] = daemon.problems
         if daemon.is_silent:  # the rest is old
-            problems = [{"text": silence(daemon, is_alone=is_alone(daemons))}]
+            problems = [{"text": Daemons(daemons).silence(daemon)}]
         for one in problems:
             shown.append({"daemon": daemon, "code": None, "next": None, "flow": None, **one})
     return PageFrame(now, shown, counts)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
 
 from pgflowd.core.documents import Hidden, Inline, documentation, shown
-from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
-from pgflowd.core.documents.documentation import ErrorPage, ListedCode
+from pgflowd.core.documents.daemons import Daemons, ListedDaemon
+from pgflowd.core.documents.documentation import Codes, ErrorPage
 from pgflowd.core.documents.flows import StalledTasks
 from pgflowd.core.documents.run_tasks import Actions, DeadLetter, ListedSignal, OpenTask, Signals
-from pgflowd.core.finding import Finding, FindingState, Section
+from pgflowd.core.finding import Findings, Section
 from pgflowd.core.lookup import unknown_flow
 from pgflowd.core.settings.sections import RecoverySettings
 from pgflowd.core.statuses import TaskStatus
@@ -34,17 +33,6 @@ from pgflowd.web.request_checks import OF_DASHBOARD
 
 
 @dataclass(frozen=True)
-class ShownDaemons:
-    """The daemons that have told of themselves within a day."""
-
-    daemons: Sequence[ListedDaemon]
-
-    def silence(self, daemon: ListedDaemon) -> str:
-        """What became of one that is silent."""
-        return silence(daemon, is_alone=is_alone(self.daemons))
-
-
-@dataclass(frozen=True)
 class ShownDaemon:
     """One daemon."""
 
@@ -52,8 +40,8 @@ class ShownDaemon:
     silence: Hidden[str]
 
 
-def daemon_list(request: PageRequest) -> ShownDaemons:
-    return ShownDaemons(request.read(list_daemons()))
+def daemon_list(request: PageRequest) -> Daemons:
+    return Daemons(request.read(list_daemons()))
 
 
 def daemon_page(request: PageRequest) -> ShownDaemon:
@@ -61,7 +49,7 @@ def daemon_page(request: PageRequest) -> ShownDaemon:
     wanted, found = request.path["daemon"], request.read(list_daemons())
     for daemon in found:
         if str(daemon.daemon_id) == wanted:
-            return ShownDaemon(daemon, silence(daemon, is_alone=is_alone(found)))
+            return ShownDaemon(daemon, Daemons(found).silence(daemon))
     close = nearest(wanted, [str(each.daemon_id) for each in found])
     remedy = f"did you mean '{close}'?" if close else "rows are deleted after a day of silence"
     raise NotFound(f"there is no daemon {wanted}", next=remedy)
@@ -70,44 +58,17 @@ def daemon_page(request: PageRequest) -> ShownDaemon:
 SECTIONS = (Section.DATABASE, Section.CONNECTIONS)
 
 
-@dataclass(frozen=True)
-class ShownFindings:
-    """The findings, as `doctor` prints them."""
-
-    findings: Annotated[Sequence[Finding], "what was examined"]
-
-    @property
-    @shown
-    def ok(self) -> Annotated[bool, "whether there is no error"]:
-        return all(each.state != FindingState.ERROR for each in self.findings)
-
-
-def database_page(request: PageRequest) -> ShownFindings:
-    return ShownFindings([*examine(request.conn, DoctorRequest(), SECTIONS)])
+def database_page(request: PageRequest) -> Findings:
+    return Findings([*examine(request.conn, DoctorRequest(), SECTIONS)])
 
 
 MAX_WORDS_CHARS = 200
 
 
-@dataclass(frozen=True)
-class ShownCodes:
-    """The codes whose pages have some words, or all."""
-
-    codes: Annotated[list[ListedCode], "the codes that were found"]
-
-    @property
-    def groups(self) -> dict[str, list[ListedCode]]:
-        """They by what they are about."""
-        groups: dict[str, list[ListedCode]] = {}
-        for code in self.codes:
-            groups.setdefault(code.group, []).append(code)
-        return groups
-
-
-def codes(request: PageRequest) -> ShownCodes:
+def codes(request: PageRequest) -> Codes:
     words = (request.word("words") or "")[:MAX_WORDS_CHARS]
     found = documentation.codes_with(error_texts(), words) if words else TITLES
-    return ShownCodes(documentation.listed_codes(found))
+    return Codes(documentation.listed_codes(found))
 
 
 def explained(request: PageRequest) -> ErrorPage:
