@@ -4,7 +4,7 @@
 -- it is analysed. So plans must not depend on statistics: sequential scans, hash and merge joins
 -- are off, and a row that is read without need costs more than a look-up by its key. No call gains
 -- by compilation, which takes tenths of a second.
--- A claim joins what it has just read and written, which may be thousands of rows without an index;
+-- A claim, and a start of many runs, join what was just read and written: thousands of rows without an index;
 -- only below it joins are off. A status counts to a limit, and a bitmap would read beyond it.
 -- What looks into a long queue for the few messages at work starts no parallel workers.
 -- Functions that were not applied again are left as they are, so that the sweep knows them.
@@ -41,7 +41,7 @@ declare
     pgflowd.fire_schedule, pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry,
     pgflowd.start, pgflowd.start_child, pgflowd.start_runs, pgflowd.sweep, pgflowd.sweep_attempts, pgflowd.sweep_dead, pgflowd.task_claim,
     pgflowd.tick, pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
-  together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted}';
+  together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted, pgflowd.start_runs}';
   by_key constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
     ' set enable_seqscan = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
   in_turn constant text := ' set enable_hashjoin = off set enable_mergejoin = off';

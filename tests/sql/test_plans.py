@@ -646,3 +646,11 @@ def compiled(db: Grown, case: Callable[[Grown], Call]) -> list[str]:
         db.rows(call, *params)
         assert db.column(COMPILED, True) != [], "the server compiles nothing"
         return db.column(COMPILED, False)
+
+
+def test_many_runs_are_not_compared_with_each_other_when_they_are_started(grown: Grown) -> None:
+    query = "select unnest(proconfig) from pg_proc where oid = 'pgflowd.start_runs'::regproc"
+    known = {row[0].partition("=")[0] for row in grown.rows(query)}
+
+    assert "enable_seqscan" in known
+    assert not {"enable_hashjoin", "enable_mergejoin"} & known  # a thousand times a thousand
