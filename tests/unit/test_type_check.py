@@ -276,7 +276,9 @@ def test_of_each_sample_that_does_not_fit_another_one_a_value_is_not_decoded() -
                     except Misfit:
                         refused[consumer, cls] = True
 
-    check()
+    for _ in range(10):
+        if not all(refused.values()):  # chance has not drawn a value that shows it
+            check()
     hints = [[c.__annotations__ for c in pair] for pair, is_ in refused.items() if not is_]
     assert (hints, len(refused) > 200) == ([], True)
     assert all(misfit(cls, cls) is None for cls in every)
