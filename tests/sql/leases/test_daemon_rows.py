@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from support.leases import LeaseDatabase
 
-from pgflowd.core.documents.daemons import ListedDaemon, is_alone, silence
+from pgflowd.core.documents.daemons import Daemons, ListedDaemon, silence
 from pgflowd.core.verbs import RESTART_WORKER
 from pgflowd.db.daemons import DAEMONS_LOOKED_AT, list_daemons, look_at_daemons, tell_daemon
 from pgflowd.db.operations import calling
@@ -80,14 +80,14 @@ def test_a_silent_daemon_says_what_becomes_of_its_tasks(own: LeaseDatabase) -> N
     age(db, "31 s")
     (one,) = listed(db)
     text = "no heartbeat for 1m36s (was healthy). Its 1 task is recovered when"
-    assert silence(one, is_alone=is_alone([one])) == f"{text} a daemon runs: none does."
+    assert Daemons([one]).silence(one) == f"{text} a daemon runs: none does."
     assert silence(one, is_alone=False) == f"{text} its lease lapses, in 1h00m."
 
     db.lapse(task)
     tell(db, status("app1", "healthy"))  # another start of it: what it has left is not forgotten
     gone, lives = listed(db)
     assert [str(gone.daemon_id), gone.is_silent, lives.is_silent] == [killed["id"], True, False]
-    assert silence(gone, is_alone=is_alone([gone, lives])).endswith("recovered by the next sweep.")
+    assert Daemons([gone, lives]).silence(gone).endswith("recovered by the next sweep.")
     db.complete(task)
     assert silence(listed(db)[0], is_alone=False).endswith("It has left no task behind.")
     tell(db, lives.status)
