@@ -20,7 +20,7 @@ _EVERYWHERE = "These work before and after every command:"
 
 
 def commands_page() -> str:
-    context = click.Context(cli, info_name="pgflowd")
+    context = click.Context(cli, info_name="pgflowd", **cli.context_settings)
     commands = _below(cli, context)
     groups = [each for each in commands if isinstance(each, click.Group)]
     own = [each for each in cli.params if isinstance(each, click.Option)]
